@@ -1,0 +1,99 @@
+//! What can go wrong, as values. Caller mistakes and unavailable ports are different types.
+
+use std::fmt;
+
+/// One field of a call, what it had to be and what came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The field's name as in [`Problem`](crate::Problem), [`Pointers`](crate::Pointers) or [`Step`](crate::Step).
+    pub field: &'static str,
+    /// What would have been accepted.
+    pub expected: String,
+    /// What the caller passed.
+    pub got: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}, got {}", self.field, self.expected, self.got)
+    }
+}
+
+/// Why a call was refused or failed. On refusal nothing has been written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Shapes, strides, lengths or dtypes that the fused step does not serve. The text contains `unsupported shapes`, by
+    /// which engines know to take their graph path.
+    #[error("unsupported shapes for the fused SSM step; use the graph path: {0}")]
+    Unsupported(Mismatch),
+    /// A value no path could serve: limits out of order, a slot beyond the pool, overlapping buffers, a null pointer.
+    #[error("invalid argument to the fused SSM step: {0}")]
+    Invalid(Mismatch),
+}
+
+impl Error {
+    pub(crate) fn unsupported(field: &'static str, expected: impl Into<String>, got: impl fmt::Display) -> Self {
+        Self::Unsupported(Mismatch { field, expected: expected.into(), got: got.to_string() })
+    }
+
+    pub(crate) fn invalid(field: &'static str, expected: impl Into<String>, got: impl fmt::Display) -> Self {
+        Self::Invalid(Mismatch { field, expected: expected.into(), got: got.to_string() })
+    }
+
+    /// The field at fault, what was expected and what came.
+    pub fn mismatch(&self) -> &Mismatch {
+        match self {
+            Self::Unsupported(m) | Self::Invalid(m) => m,
+        }
+    }
+}
+
+/// Why a port did not open.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// The port is not part of this build; the reason was recorded when it was built.
+    #[error("not built: {0}")]
+    NotBuilt(String),
+    /// A switch asks for something that this machine or this build does not have.
+    #[error("{variable}={value}: {reason}")]
+    Switch {
+        /// The environment variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// Why it cannot be honoured, and what would be.
+        reason: String,
+    },
+}
+
+/// No port was selected: which ones were considered, and why each was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoPort {
+    /// A switch turns the fused step off.
+    #[error("the fused SSM step is switched off by {variable}=0; unset it to use a kernel port")]
+    SwitchedOff {
+        /// Which of the two switches.
+        variable: &'static str,
+    },
+    /// `SSM_UPDATE_PORT` names no row of the table.
+    #[error("SSM_UPDATE_PORT={name}: no such port; the ports are {}", known.join(", "))]
+    UnknownName {
+        /// The name asked for.
+        name: String,
+        /// The names of the table's rows.
+        known: Vec<&'static str>,
+    },
+    /// Every port considered, with its reason.
+    #[error("no kernel port opened; {}", list(tried))]
+    NoneOpened {
+        /// Port name and reason, in the table's order.
+        tried: Vec<(&'static str, Unavailable)>,
+    },
+}
+
+fn list(tried: &[(&'static str, Unavailable)]) -> String {
+    tried.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,29 @@
+//! The ports: one module each, exporting `PORT`, the row of [`SSM_PORTS`](crate::SSM_PORTS).
+
+pub mod cpu;
+
+/// A row whose code is not in this version.
+macro_rules! not_built {
+    ($name:ident, $feature:literal, $platform:literal) => {
+        #[doc = concat!("The ", $platform, " port.")]
+        pub mod $name {
+            use crate::{Kernel, Port, Unavailable};
+
+            /// The row of the table.
+            pub const PORT: Port = Port { name: stringify!($name), open };
+
+            fn open() -> Result<Box<dyn Kernel>, Unavailable> {
+                let reason = if cfg!(feature = $feature) {
+                    concat!("this version of ssm-update has no ", $platform, " kernel yet")
+                } else {
+                    concat!("ssm-update was built without its cargo feature `", $feature, "`")
+                };
+                Err(Unavailable::NotBuilt(reason.to_owned()))
+            }
+        }
+    };
+}
+
+not_built!(rocm, "rocm", "ROCm");
+not_built!(cuda, "cuda", "CUDA");
+not_built!(metal, "metal", "Metal");

@@ -1,0 +1,61 @@
+//! Every environment variable that the library reads at run time, in one place. `docs/environment-variables.md` describes
+//! them; a test holds the page and this file together. They are read when a port is selected, never during a launch.
+
+use std::env;
+use std::ffi::OsString;
+
+/// `0` turns the fused step off; any other value, or none, leaves it on.
+pub const KERNEL: &str = "MLXCEL_SSM_KERNEL";
+/// Older alias of [`KERNEL`].
+pub const CUDA_KERNEL: &str = "MLXCEL_SSM_CUDA_KERNEL";
+/// Name of the only port that may be used.
+pub const PORT: &str = "SSM_UPDATE_PORT";
+/// Instruction set that the CPU port has to use.
+pub const CPU_ISA: &str = "SSM_UPDATE_CPU_ISA";
+/// Threads that the CPU port uses at most.
+pub const CPU_THREADS: &str = "SSM_UPDATE_CPU_THREADS";
+
+/// The switches that decide which port is selected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Value of [`KERNEL`].
+    pub kernel: Option<OsString>,
+    /// Value of [`CUDA_KERNEL`].
+    pub cuda_kernel: Option<OsString>,
+    /// Value of [`PORT`]; empty counts as unset.
+    pub port: Option<OsString>,
+}
+
+impl Selection {
+    /// The values in force now.
+    pub fn from_env() -> Self {
+        Self { kernel: env::var_os(KERNEL), cuda_kernel: env::var_os(CUDA_KERNEL), port: non_empty(PORT) }
+    }
+
+    /// The variable that turns the fused step off, if one does.
+    pub fn switched_off_by(&self) -> Option<&'static str> {
+        [(KERNEL, &self.kernel), (CUDA_KERNEL, &self.cuda_kernel)]
+            .into_iter()
+            .find_map(|(name, value)| (value.as_deref() == Some("0".as_ref())).then_some(name))
+    }
+}
+
+/// The switches of the CPU port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// Value of [`CPU_ISA`]; empty counts as unset.
+    pub isa: Option<OsString>,
+    /// Value of [`CPU_THREADS`]; empty counts as unset.
+    pub threads: Option<OsString>,
+}
+
+impl Cpu {
+    /// The values in force now.
+    pub fn from_env() -> Self {
+        Self { isa: non_empty(CPU_ISA), threads: non_empty(CPU_THREADS) }
+    }
+}
+
+fn non_empty(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}

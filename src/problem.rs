@@ -27,6 +27,30 @@ pub struct Dims {
     pub slots: usize,
 }
 
+impl Dims {
+    /// Whether a kernel serves these sizes, whatever the batch: what [`validate`] says of them. For engines that choose
+    /// between kernel and graph once, when a model is loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] with the field.
+    pub fn check(&self) -> Result<(), Error> {
+        for (field, size) in [("heads", self.heads), ("head_dim", self.head_dim), ("groups", self.groups)] {
+            if size == 0 {
+                return Err(Error::unsupported(field, "at least 1", 0));
+            }
+        }
+        if !self.heads.is_multiple_of(self.groups) {
+            return Err(Error::unsupported("groups", format!("a divisor of heads = {}", self.heads), self.groups));
+        }
+        if !self.d_state.is_multiple_of(D_STATE_STEP) || !(D_STATE_STEP..=D_STATE_MAX).contains(&self.d_state) {
+            let expected = format!("a multiple of {D_STATE_STEP} from {D_STATE_STEP} to {D_STATE_MAX}");
+            return Err(Error::unsupported("d_state", expected, self.d_state));
+        }
+        Ok(())
+    }
+}
+
 /// The dtype of each tensor. `x` serves x, z and y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dtypes {
@@ -217,7 +241,7 @@ impl Launch {
 /// [`Error::Unsupported`] for shapes, strides and dtypes, [`Error::Invalid`] for the rest. Nothing has been written.
 pub fn validate(problem: &Problem, at: &Pointers) -> Result<Launch, Error> {
     let launch = Launch { problem: *problem, at: *at };
-    check_dims(&problem.dims)?;
+    problem.dims.check()?;
     check_dtypes(&problem.dtypes)?;
     check_limits(problem, at)?;
     let extents = Extents::of(problem)?;
@@ -283,22 +307,6 @@ pub fn validate_slots(
                 return Err(Error::invalid(other_field, "no slot shared by two batch rows", got));
             }
         }
-    }
-    Ok(())
-}
-
-fn check_dims(dims: &Dims) -> Result<(), Error> {
-    for (field, size) in [("heads", dims.heads), ("head_dim", dims.head_dim), ("groups", dims.groups)] {
-        if size == 0 {
-            return Err(Error::unsupported(field, "at least 1", 0));
-        }
-    }
-    if !dims.heads.is_multiple_of(dims.groups) {
-        return Err(Error::unsupported("groups", format!("a divisor of heads = {}", dims.heads), dims.groups));
-    }
-    if !dims.d_state.is_multiple_of(D_STATE_STEP) || !(D_STATE_STEP..=D_STATE_MAX).contains(&dims.d_state) {
-        let expected = format!("a multiple of {D_STATE_STEP} from {D_STATE_STEP} to {D_STATE_MAX}");
-        return Err(Error::unsupported("d_state", expected, dims.d_state));
     }
     Ok(())
 }

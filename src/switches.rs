@@ -15,6 +15,9 @@ pub const CPU_ISA: &str = "SSM_UPDATE_CPU_ISA";
 /// Threads that the CPU port uses at most.
 pub const CPU_THREADS: &str = "SSM_UPDATE_CPU_THREADS";
 
+/// Every name above, for tools that show what is in force.
+pub const ALL: [&str; 5] = [KERNEL, CUDA_KERNEL, PORT, CPU_ISA, CPU_THREADS];
+
 /// The switches that decide which port is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {

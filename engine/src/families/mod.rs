@@ -1,0 +1,3 @@
+//! The model families: one module each, over the shared layers.
+
+pub mod granite;

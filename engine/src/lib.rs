@@ -1,0 +1,54 @@
+//! A small, real decoder for hybrid Mamba2 models: the place where the fused step of `ssm-update` is judged in use.
+//!
+//! ```text
+//!  folder: config.json, *.safetensors, tokenizer.json
+//!     |  config, checkpoint, tokenizer
+//!     v
+//!  model::load -> families::granite -> layers::{mamba2, attention, moe, mlp, norm, linear}
+//!     |                                    |
+//!     v                                    v
+//!  Decoder: prefill, decode            ssm::scan (prompt, chunked)     ssm::Step (one token)
+//!     |                                                                 kernel port  |  graph
+//!     v
+//!  Sampler, TextStream
+//! ```
+//!
+//! Prompts always go through the graph of tensor operations, in chunks. A single token goes through
+//! [`Step`](ssm::Step): the port that [`ssm_update::select_kernel_port`] opens, or the graph where it opens none.
+//!
+//! Weights are read as f32, f16 or bf16. Matrices stay bf16 where they are, since decoding is bound by reading them; all other
+//! tensors are widened to f32 once. All arithmetic is f32 on the CPU.
+//!
+//! ```no_run
+//! use ssm_engine::{decoder::{Decoder, PROMPT_CHUNK}, model, sampling::argmax, ssm::{Step, StepChoice}, tokenizer::Tokenizer};
+//!
+//! let folder = std::path::Path::new("granite-4.0-h-350m");
+//! let (model, tokenizer) = (model::load(folder, |_, _| ())?, Tokenizer::open(folder)?);
+//! let step = Step::select(StepChoice::Auto, model.info().ssm)?;
+//! let mut decoder = Decoder::new(&*model, &step)?;
+//! let mut logits = decoder.prefill(&tokenizer.encode("In the beginning")?, PROMPT_CHUNK)?;
+//! for _ in 0..16 {
+//!     let token = argmax(&logits);
+//!     print!("{}", tokenizer.decode(&[token])?);
+//!     logits = decoder.decode(token)?;
+//! }
+//! # Ok::<(), ssm_engine::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod cache;
+pub mod checkpoint;
+pub mod config;
+pub mod decoder;
+mod error;
+mod families;
+pub mod generation;
+pub mod layers;
+mod matvec;
+pub mod model;
+pub mod sampling;
+pub mod ssm;
+pub mod tokenizer;
+
+pub use error::{Error, Result};

@@ -86,7 +86,15 @@ pub enum NoPort {
         /// The names of the table's rows.
         known: Vec<&'static str>,
     },
-    /// Every port considered, with its reason.
+    /// The port that `SSM_UPDATE_PORT` names did not open. No other one was tried.
+    #[error("SSM_UPDATE_PORT={name}: {why}")]
+    NamedClosed {
+        /// The port's name.
+        name: &'static str,
+        /// Why it did not open.
+        why: Unavailable,
+    },
+    /// No port of the table opened: each one with its reason.
     #[error("no kernel port opened; {}", list(tried))]
     NoneOpened {
         /// Port name and reason, in the table's order.

@@ -70,14 +70,14 @@ impl Tensor<'_> {
         }
     }
 
-    /// Checks that this tensor holds `[batch, row..]` (or `[row..]` where `batch` is `None`). The sizes have passed
-    /// `validate`, so their products do not overflow.
+    /// Checks that this tensor holds `[batch, row..]` (or `[row..]` where `batch` is `None`). The sizes may be anything: a
+    /// product that overflows is no tensor's length.
     fn check_shape(&self, field: &'static str, batch: Option<usize>, row: &[usize]) -> Result<(), Error> {
         let shape: Vec<usize> = batch.iter().chain(row).copied().collect();
-        let row_len: usize = row.iter().product();
+        let row_len = row.iter().fold(1, |product: usize, &size| product.saturating_mul(size));
         match self.layout {
             Layout::Slice { len, batch_stride: None } => {
-                let expected = batch.unwrap_or(1) * row_len;
+                let expected = batch.unwrap_or(1).saturating_mul(row_len);
                 if len != expected {
                     return Err(Error::unsupported(field, format!("{shape:?} = {expected} elements"), len));
                 }
@@ -86,7 +86,10 @@ impl Tensor<'_> {
                 let batch = batch.ok_or_else(|| {
                     Error::unsupported(field, "no batch stride, since the tensor has no batch dimension", stride)
                 })?;
-                let expected = if batch == 0 { 0 } else { (batch - 1) * stride + row_len };
+                let expected = match batch.checked_sub(1) {
+                    None => 0,
+                    Some(last) => last.saturating_mul(stride).saturating_add(row_len),
+                };
                 if len < expected {
                     let expected = format!("at least {expected} elements for {shape:?} with batch stride {stride}");
                     return Err(Error::unsupported(field, expected, len));
@@ -97,14 +100,14 @@ impl Tensor<'_> {
                     let got = format!("{:?} of rank {rank}", &got[..rank.min(MAX_RANK)]);
                     return Err(Error::unsupported(field, format!("shape {shape:?}"), got));
                 }
-                let mut contiguous = 1;
+                let mut contiguous: usize = 1;
                 for axis in (usize::from(batch.is_some())..rank).rev() {
                     // The stride of an axis of length 1 is never used; an empty array is never read.
                     if shape[axis] > 1 && strides[axis] != contiguous as isize && !shape.contains(&0) {
                         let got = format!("strides {:?}", &strides[..rank]);
                         return Err(Error::unsupported(field, "contiguous rows in standard order", got));
                     }
-                    contiguous *= shape[axis];
+                    contiguous = contiguous.saturating_mul(shape[axis]);
                 }
             }
         }
@@ -267,6 +270,7 @@ impl<'a> Step<'a> {
     /// Checks everything and gives the launch whose pointers are these host tensors. The launch must not outlive `self`.
     pub(crate) fn bind(&self) -> Result<Launch, Error> {
         let dims = self.dims;
+        dims.check()?;
         let y = &self.y.tensor;
         let (state_in, state_out) = match &self.state {
             State::InPlace(state) => (&state.tensor, Some(&state.tensor)),
@@ -281,6 +285,28 @@ impl<'a> Step<'a> {
         ] {
             if let Some(tensor) = tensor.filter(|tensor| tensor.dtype != like.dtype) {
                 return Err(Error::unsupported(field, format!("{} (as {name})", like.dtype), tensor.dtype));
+            }
+        }
+
+        let batch = Some(dims.batch);
+        let per_channel = [dims.heads, dims.head_dim];
+        let per_group = [dims.groups, dims.d_state];
+        let state = [dims.slots, dims.heads, dims.head_dim, dims.d_state];
+        for (field, tensor, batch, shape) in [
+            ("x", Some(&self.x), batch, &per_channel[..]),
+            ("z", self.z.as_ref(), batch, &per_channel),
+            ("b", Some(&self.b), batch, &per_group),
+            ("c", Some(&self.c), batch, &per_group),
+            ("dt", Some(&self.dt), batch, &[dims.heads]),
+            ("a_log", Some(&self.a_log), None, &[dims.heads]),
+            ("d", self.d.as_ref(), None, &[dims.heads]),
+            ("dt_bias", self.dt_bias.as_ref(), None, &[dims.heads]),
+            ("state_in", Some(state_in), None, &state),
+            ("state_out", state_out, None, &state),
+            ("y", Some(y), batch, &per_channel),
+        ] {
+            if let Some(tensor) = tensor {
+                tensor.check_shape(field, batch, shape)?;
             }
         }
 
@@ -332,27 +358,6 @@ impl<'a> Step<'a> {
             },
         )?;
 
-        let batch = Some(dims.batch);
-        let per_channel = [dims.heads, dims.head_dim];
-        let per_group = [dims.groups, dims.d_state];
-        let state = [dims.slots, dims.heads, dims.head_dim, dims.d_state];
-        for (field, tensor, batch, shape) in [
-            ("x", Some(&self.x), batch, &per_channel[..]),
-            ("z", self.z.as_ref(), batch, &per_channel),
-            ("b", Some(&self.b), batch, &per_group),
-            ("c", Some(&self.c), batch, &per_group),
-            ("dt", Some(&self.dt), batch, &[dims.heads]),
-            ("a_log", Some(&self.a_log), None, &[dims.heads]),
-            ("d", self.d.as_ref(), None, &[dims.heads]),
-            ("dt_bias", self.dt_bias.as_ref(), None, &[dims.heads]),
-            ("state_in", Some(state_in), None, &state),
-            ("state_out", state_out, None, &state),
-            ("y", Some(y), batch, &per_channel),
-        ] {
-            if let Some(tensor) = tensor {
-                tensor.check_shape(field, batch, shape)?;
-            }
-        }
         validate_slots(&dims, self.slots_in, self.slots_out, problem.update_state, launch.in_place())?;
         Ok(launch)
     }

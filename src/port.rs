@@ -95,28 +95,28 @@ pub fn select_with(ports: &[Port], switches: &Selection) -> Result<Box<dyn Kerne
     if let Some(variable) = switches.switched_off_by() {
         return Err(NoPort::SwitchedOff { variable });
     }
-    let candidates = match &switches.port {
-        None => ports,
-        Some(wanted) => {
-            let row = ports.iter().find(|port| wanted == port.name).ok_or_else(|| NoPort::UnknownName {
-                name: wanted.to_string_lossy().into_owned(),
-                known: ports.iter().map(|port| port.name).collect(),
-            })?;
-            std::slice::from_ref(row)
-        }
-    };
+    if let Some(wanted) = &switches.port {
+        let row = ports.iter().find(|port| wanted == port.name).ok_or_else(|| NoPort::UnknownName {
+            name: wanted.to_string_lossy().into_owned(),
+            known: ports.iter().map(|port| port.name).collect(),
+        })?;
+        return open(row).map_err(|why| NoPort::NamedClosed { name: row.name, why });
+    }
     let mut tried = Vec::new();
-    for port in candidates {
-        match (port.open)() {
-            Ok(kernel) => {
-                log::info!("SSM step on port {}: {}", port.name, kernel.describe());
-                return Ok(kernel);
-            }
-            Err(why) => {
-                log::info!("SSM port {} passed over: {why}", port.name);
-                tried.push((port.name, why));
-            }
+    for port in ports {
+        match open(port) {
+            Ok(kernel) => return Ok(kernel),
+            Err(why) => tried.push((port.name, why)),
         }
     }
     Err(NoPort::NoneOpened { tried })
+}
+
+fn open(port: &Port) -> Result<Box<dyn Kernel>, Unavailable> {
+    let opened = (port.open)();
+    match &opened {
+        Ok(kernel) => log::info!("SSM step on port {}: {}", port.name, kernel.describe()),
+        Err(why) => log::info!("SSM port {} passed over: {why}", port.name),
+    }
+    opened
 }

@@ -2,7 +2,6 @@
 //! or compares platforms.
 
 use candle_core::Tensor;
-use ssm_update::switches::Selection;
 use ssm_update::{Kernel, NoPort, SSM_PORTS, select_kernel_port};
 
 use super::{SsmDims, SsmInputs, SsmParams, fused, graph};
@@ -48,8 +47,7 @@ impl Step {
         let exact = choice == StepChoice::Kernel;
         let kernel = match select_kernel_port(SSM_PORTS) {
             Ok(kernel) => kernel,
-            Err(off @ NoPort::SwitchedOff { .. }) if !exact => return Ok(Self::Graph { reason: off.to_string() }),
-            Err(none) if !exact && Selection::from_env().port.is_none() => {
+            Err(none @ (NoPort::SwitchedOff { .. } | NoPort::NoneOpened { .. })) if !exact => {
                 return Ok(Self::Graph { reason: none.to_string() });
             }
             Err(none) => return Err(none.into()),

@@ -1,0 +1,19 @@
+//! What the parity tests share: cases, guarded buffers, the ports under test, and the comparison with the reference.
+//!
+//! A case ([`case::Case`]) becomes a fixture ([`fixture::Fixture`]: seeded data in guarded buffers), the fixture runs
+//! on a kernel at one level of the interface ([`run::run`]), and the outcome is held to the reference
+//! ([`expect::Expected`]).
+
+#![allow(dead_code)] // every test binary compiles this folder and uses its own part of it
+
+pub mod buffer;
+pub mod case;
+pub mod check;
+pub mod drift;
+pub mod expect;
+pub mod fixture;
+pub mod memory;
+pub mod pairwise;
+pub mod ports;
+pub mod rng;
+pub mod run;

@@ -1,0 +1,98 @@
+//! The ports under test: every row of the table that opens, and every path of the CPU port.
+
+use std::env;
+use std::sync::{Arc, OnceLock};
+
+use rayon::ThreadPoolBuilder;
+use ssm_update::ports::cpu::{CpuKernel, Isa, RayonPool};
+use ssm_update::{Kernel, Port, SSM_PORTS};
+
+use super::memory;
+
+/// Names a port that must open: where an accelerator is expected, its absence is a failure and never a skip.
+pub const REQUIRE_PORT: &str = "SSM_UPDATE_REQUIRE_PORT";
+
+/// A kernel under test.
+#[derive(Debug)]
+pub struct Subject {
+    /// Port, path and threads, for messages.
+    pub label: String,
+    /// Kernels of one group must give the same bits.
+    pub group: String,
+    /// The kernel.
+    pub kernel: Box<dyn Kernel>,
+}
+
+/// What opened, and what did not.
+#[derive(Debug)]
+pub struct Ports {
+    /// Kernels to test.
+    pub subjects: Vec<Subject>,
+    /// One line per row of the table: what ran, or why it did not.
+    pub summary: Vec<String>,
+}
+
+/// A CPU kernel with a pool of its own.
+pub fn cpu_kernel(isa: Isa, threads: usize, pool_threads: usize) -> CpuKernel {
+    let pool = ThreadPoolBuilder::new().num_threads(pool_threads).build().expect("a thread pool starts");
+    CpuKernel::new(isa, threads, Arc::new(RayonPool::new(pool)))
+}
+
+/// Opens every row of a table, and adds every instruction set of the CPU port with one thread and with several.
+///
+/// # Errors
+///
+/// `required` names no row, or one that does not open.
+pub fn open(ports: &[Port], required: Option<&str>) -> Result<Ports, String> {
+    let mut opened = Ports { subjects: Vec::new(), summary: Vec::new() };
+    let required = required.filter(|name| !name.is_empty());
+    if let Some(name) = required.filter(|name| ports.iter().all(|port| port.name != *name)) {
+        let known: Vec<_> = ports.iter().map(|port| port.name).collect();
+        return Err(format!("{REQUIRE_PORT}={name}: no such port; the ports are {}", known.join(", ")));
+    }
+    for port in ports {
+        match (port.open)() {
+            Ok(kernel) => {
+                let launch =
+                    if memory::of_port(port.name).is_some() { "" } else { "; launch level not run: no memory" };
+                opened.summary.push(format!("port {}: RUN ({}){launch}", port.name, kernel.describe()));
+                let label = format!("{} as opened", port.name);
+                opened.subjects.push(Subject { group: label.clone(), label, kernel });
+            }
+            Err(why) if required == Some(port.name) => {
+                return Err(format!("{REQUIRE_PORT}={}: the port did not open: {why}", port.name));
+            }
+            Err(why) => opened.summary.push(format!("port {}: NOT RUN ({why})", port.name)),
+        }
+    }
+    if opened.subjects.iter().any(|subject| subject.kernel.port() == "cpu") {
+        let several = rayon::current_num_threads().max(3);
+        for isa in Isa::available() {
+            for (threads, kernel) in [
+                (1, CpuKernel::new(isa, 1, Arc::new(RayonPool::global()))),
+                // A pool of its own: the global one may have fewer threads than are worth testing.
+                (several, cpu_kernel(isa, several, several)),
+            ] {
+                let group = format!("cpu {}", isa.name());
+                let label = format!("{group}, {threads} threads");
+                opened.summary.push(format!("  {label}: RUN ({})", kernel.describe()));
+                opened.subjects.push(Subject { label, group, kernel: Box::new(kernel) });
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// The ports under test in this process. The first call prints what runs and what does not.
+///
+/// # Panics
+///
+/// When `SSM_UPDATE_REQUIRE_PORT` asks for a port that does not open.
+pub fn under_test() -> &'static Ports {
+    static PORTS: OnceLock<Ports> = OnceLock::new();
+    PORTS.get_or_init(|| {
+        let ports = open(SSM_PORTS, env::var(REQUIRE_PORT).ok().as_deref()).unwrap_or_else(|why| panic!("{why}"));
+        println!("{}", ports.summary.join("\n"));
+        ports
+    })
+}

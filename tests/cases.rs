@@ -590,6 +590,39 @@ fn case_32_34_35_padding_is_inert() {
     }
 }
 
+/// The inputs of a padding row are not even read: here they lie where there is no memory, so that a read ends the process.
+#[allow(unsafe_code)]
+#[test]
+fn case_32_padding_inputs_are_not_read() {
+    let dims = Dims { batch: 2, heads: 4, head_dim: 64, groups: 1, d_state: 128, slots: 1 };
+    let far = 1 << 40;
+    let strides = BatchStrides { x: far, z: far, b: far, c: far, dt: far, y: 4 * 64 };
+    let problem = Problem { strides, ..Problem::contiguous(dims, Dtypes::uniform(Dtype::F32)) };
+    let (row, group, per_head) = ([0.5_f32; 4 * 64], [0.5_f32; 128], [0.5_f32; 4]);
+    for subject in subjects().iter().filter(|subject| subject.kernel.port() == "cpu") {
+        let (mut state, mut y) = (vec![1.0_f32; 4 * 64 * 128], vec![9.0_f32; 2 * 4 * 64]);
+        let (state_at, slots) = (state.as_mut_ptr(), [0, -1]);
+        let at = Pointers {
+            x: row.as_ptr().cast(),
+            z: row.as_ptr().cast(),
+            b: group.as_ptr().cast(),
+            c: group.as_ptr().cast(),
+            dt: per_head.as_ptr().cast(),
+            a_log: per_head.as_ptr().cast(),
+            state_in: state_at.cast(),
+            state_out: state_at.cast(),
+            slots_in: slots.as_ptr(),
+            slots_out: slots.as_ptr(),
+            y: y.as_mut_ptr().cast(),
+            ..Pointers::NULL
+        };
+        let launch = validate(&problem, &at).expect("strides may be anything that does not overflow");
+        // SAFETY: every tensor holds its first row, and of the second, padding, only y is touched.
+        unsafe { subject.kernel.launch(&launch, Stream::DEFAULT) }.expect("a legal launch");
+        assert!(y[..256].iter().all(|y| *y != 9.0) && y[256..].iter().all(|y| *y == 0.0), "{}", subject.label);
+    }
+}
+
 /// A reused slot that kept its last tenant's state: engines zero it, and then a step is a step from nothing.
 #[test]
 fn case_37_a_zeroed_slot_starts_afresh() {

@@ -274,8 +274,9 @@ fn the_cpu_instruction_set_can_be_chosen() {
         assert!(answer.starts_with("cpu: ") && answer.contains(isa.name()), "{answer}");
     }
     // One that this processor does not have, where there is one, and names that nothing has.
-    for wrong in
-        ["avx512", "avx2", "portable"].into_iter().filter(|name| available.iter().all(|isa| isa.name() != *name))
+    for wrong in ["avx512bf16", "avx512", "avx2", "portable"]
+        .into_iter()
+        .filter(|name| available.iter().all(|isa| isa.name() != *name))
     {
         let answer = selected(&[(PORT, "cpu"), (CPU_ISA, wrong)]);
         assert!(answer.starts_with("none: ") && answer.contains(wrong) && answer.contains(CPU_ISA), "{answer}");

@@ -13,6 +13,7 @@ pub mod drift;
 pub mod expect;
 pub mod fixture;
 pub mod memory;
+pub mod models;
 pub mod pairwise;
 pub mod ports;
 pub mod rng;

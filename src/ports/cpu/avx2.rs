@@ -1,5 +1,6 @@
 //! x86-64 with AVX2, FMA and F16C: eight lanes.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use half::{bf16, f16};
@@ -23,6 +24,14 @@ pub(super) unsafe fn sums(v: [__m256; GROUP]) -> [f32; GROUP] {
         _mm256_storeu_ps(sums.as_mut_ptr(), _mm256_add_ps(low, high));
         sums
     }
+}
+
+/// Asks for a cache line for writing. By hand, since the intrinsic asks for reading unless the target has a feature for it;
+/// every x86-64 processor takes the instruction, older ones as a hint without effect.
+#[inline(always)]
+pub(super) fn prefetch_write(at: *const u8) {
+    // SAFETY: a prefetch never faults and changes nothing that a program can see.
+    unsafe { asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) }
 }
 
 /// Sum of the lanes, in the order of [`sums`].
@@ -75,8 +84,7 @@ impl Vector for Avx2 {
     }
     #[inline(always)]
     fn prefetch_write(at: *const u8) {
-        // SAFETY: a prefetch never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast()) }
+        prefetch_write(at);
     }
 
     #[inline(always)]

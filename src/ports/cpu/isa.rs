@@ -11,23 +11,26 @@ pub struct Isa(Level);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
+    #[cfg(target_arch = "x86_64")]
     Avx512,
     #[cfg(target_arch = "x86_64")]
     Avx2,
     Portable,
 }
 
-/// Name, whether this build has it, whether this processor has it; best first. AArch64 takes the portable path, which the
-/// compiler turns into NEON.
+/// Each level and whether this processor has it; best first. AArch64 takes the portable path, which the compiler turns into
+/// NEON.
 #[cfg(target_arch = "x86_64")]
-fn levels() -> [(Level, bool); 3] {
+fn levels() -> [(Level, bool); 4] {
     let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
     let avx512 = avx2
         && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl");
-    [(Level::Avx512, avx512), (Level::Avx2, avx2), (Level::Portable, true)]
+    let bf16 = avx512 && is_x86_feature_detected!("avx512bf16");
+    [(Level::Avx512Bf16, bf16), (Level::Avx512, avx512), (Level::Avx2, avx2), (Level::Portable, true)]
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -71,6 +74,8 @@ impl Isa {
 impl Level {
     const fn name(self) -> &'static str {
         match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Bf16 => "avx512bf16",
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,9 @@
 //! The CPU port: one pass over the state, each byte read once and written once, on every core that pays.
 //!
-//! - [`isa`] finds the instruction set at run time; [`vector`] is what an instruction set has to offer, and
-//!   `avx512`, `avx2` and `portable` (any other processor, AArch64 among them) offer it;
-//! - [`rows`] is the step itself, written once over [`vector`];
-//! - [`pool`] runs it on threads; a launch is cut into pieces of whole row blocks, whose results do not depend on the cut,
+//! - `isa` finds the instruction set at run time; `vector` is what an instruction set has to offer, and `avx512`, `avx2` and
+//!   `portable` (any other processor, AArch64 among them) offer it;
+//! - `rows` is the step itself, written once over `vector`;
+//! - `pool` runs it on threads; a launch is cut into pieces of whole row blocks, whose results do not depend on the cut,
 //!   so that any number of threads gives the same bits.
 
 use std::fmt;
@@ -34,9 +34,9 @@ pub use pool::{Pool, RayonPool};
 /// The row of the table.
 pub const PORT: Port = Port { name: "cpu", open };
 
-/// State bytes below which handing work to another thread costs more than it saves: a hand-over takes 2 to 10 us, in which
-/// one core moves about this much in cache.
-const BYTES_PER_THREAD: usize = 128 * 1024;
+/// State bytes that are worth a thread: handing a piece to a worker that is awake takes 1 us, in which one core moves about
+/// this much in cache.
+const BYTES_PER_THREAD: usize = 96 * 1024;
 
 fn open() -> Result<Box<dyn Kernel>, Unavailable> {
     let switches = switches::Cpu::from_env();

@@ -4,8 +4,8 @@
 //! sleep within microseconds, so both sides stay awake a moment longer here: the caller waits for the last piece awake,
 //! and a worker that had a piece looks out for the next one, serving rayon's other jobs meanwhile.
 
-use std::cell::Cell;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,33 +22,46 @@ pub trait Pool: Send + Sync + Debug {
     fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
 }
 
-/// Rayon's global pool, or one made by the caller.
+/// Rayon's global pool, or one made by the caller. A step that is itself called on a worker of the pool runs on that worker
+/// alone.
 #[derive(Debug)]
-pub struct RayonPool(Option<rayon::ThreadPool>);
+pub struct RayonPool {
+    /// `None`: the global one.
+    pool: Option<rayon::ThreadPool>,
+    /// Workers that look out for the next piece.
+    lookouts: Arc<AtomicUsize>,
+}
 
 impl RayonPool {
     /// The global pool, which rayon makes at first use (`RAYON_NUM_THREADS` sets its size).
-    pub const fn global() -> Self {
-        Self(None)
+    pub fn global() -> Self {
+        Self { pool: None, lookouts: Arc::default() }
     }
 
     /// A pool of the caller's.
-    pub const fn new(pool: rayon::ThreadPool) -> Self {
-        Self(Some(pool))
+    pub fn new(pool: rayon::ThreadPool) -> Self {
+        Self { pool: Some(pool), lookouts: Arc::default() }
     }
 }
 
 impl Pool for RayonPool {
     fn threads(&self) -> usize {
-        self.0.as_ref().map_or_else(rayon::current_num_threads, rayon::ThreadPool::current_num_threads)
+        self.pool.as_ref().map_or_else(rayon::current_num_threads, rayon::ThreadPool::current_num_threads)
     }
 
     fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        let worker =
+            self.pool.as_ref().map_or_else(rayon::current_thread_index, rayon::ThreadPool::current_thread_index);
+        if worker.is_some() {
+            // The engine has spread its own work over this pool. Waiting for another worker would mean running whatever
+            // job is next meanwhile, of any length, inside this step.
+            return (0..tasks).for_each(task);
+        }
         let left = AtomicUsize::new(tasks - 1);
         // In place: the calling thread takes a piece too, so that only the others pay a hand-over.
-        match &self.0 {
-            None => rayon::in_place_scope(|scope| spread(scope, tasks, task, &left)),
-            Some(pool) => pool.in_place_scope(|scope| spread(scope, tasks, task, &left)),
+        match &self.pool {
+            None => rayon::in_place_scope(|scope| spread(scope, tasks, task, &left, &self.lookouts)),
+            Some(pool) => pool.in_place_scope(|scope| spread(scope, tasks, task, &left, &self.lookouts)),
         }
     }
 }
@@ -58,13 +71,18 @@ fn spread<'scope>(
     tasks: usize,
     task: &'scope (dyn Fn(usize) + Sync),
     left: &'scope AtomicUsize,
+    lookouts: &'scope Arc<AtomicUsize>,
 ) {
     for index in 1..tasks {
         scope.spawn(move |_| {
             task(index);
             left.fetch_sub(1, Ordering::Release);
-            if !LOOKS_OUT.get() {
-                rayon::spawn(look_out);
+            // As many as have a piece, and no more: the pool may have a worker for every core beside the calling thread,
+            // and one too many awake would take the core of another.
+            let more = |awake: usize| (awake < tasks - 1).then_some(awake + 1);
+            if lookouts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok() {
+                let lookouts = Arc::clone(lookouts);
+                rayon::spawn(move || look_out(&lookouts));
             }
         });
     }
@@ -72,34 +90,19 @@ fn spread<'scope>(
     // The end of the scope waits too, but asleep.
     let since = Instant::now();
     while left.load(Ordering::Acquire) > 0 && since.elapsed() < AWAKE {
-        serve_or_spin();
-    }
-}
-
-thread_local! {
-    /// Whether this worker is inside [`look_out`] already.
-    static LOOKS_OUT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Keeps a worker awake until it has had nothing to do for [`AWAKE`].
-fn look_out() {
-    if LOOKS_OUT.replace(true) {
-        return;
-    }
-    let mut since = Instant::now();
-    while since.elapsed() < AWAKE {
-        if serve_or_spin() {
-            since = Instant::now();
-        }
-    }
-    LOOKS_OUT.set(false);
-}
-
-/// Runs one waiting job of the pool that this thread belongs to, if there is one.
-fn serve_or_spin() -> bool {
-    let served = rayon::yield_now() == Some(rayon::Yield::Executed);
-    if !served {
         std::hint::spin_loop();
     }
-    served
+}
+
+/// Keeps a worker awake until it has had nothing to do for [`AWAKE`]. It runs the pool's other jobs meanwhile.
+fn look_out(lookouts: &AtomicUsize) {
+    let mut since = Instant::now();
+    while since.elapsed() < AWAKE {
+        if rayon::yield_now() == Some(rayon::Yield::Executed) {
+            since = Instant::now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+    lookouts.fetch_sub(1, Ordering::Relaxed);
 }

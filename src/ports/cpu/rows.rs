@@ -27,10 +27,13 @@ const AHEAD: usize = 2048;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
+/// Heads whose step size and decay are computed together: one vector of the widest instruction set.
+const HEADS: usize = 16;
+
 /// A launch, cut into blocks.
 pub(super) struct Plan<'a> {
     launch: &'a Launch,
-    block: unsafe fn(&Block),
+    functions: Functions,
     /// Blocks of one head.
     blocks_per_head: usize,
 }
@@ -38,6 +41,21 @@ pub(super) struct Plan<'a> {
 // SAFETY: a plan only holds the launch's addresses; reading and writing through them is `run`, whose callers vouch that no
 // two threads have the same blocks.
 unsafe impl Sync for Plan<'_> {}
+
+/// The two loops of an instruction set for a launch's dtypes.
+#[derive(Clone, Copy)]
+struct Functions {
+    rates: unsafe fn(&mut Rates, Dt),
+    block: unsafe fn(&Block),
+}
+
+/// Step size and decay of some heads.
+struct Rates {
+    /// dt (with its bias) to begin with, then dt'.
+    dt: [f32; HEADS],
+    /// A_log to begin with, then the decay.
+    decay: [f32; HEADS],
+}
 
 /// What one block computes. Pointers are to the block's first row, or to the head's row of B and C.
 struct Block {
@@ -64,7 +82,7 @@ static ZEROS: [f32; 512] = [0.0; 512];
 impl<'a> Plan<'a> {
     pub(super) fn new(launch: &'a Launch, isa: Isa) -> Self {
         let blocks_per_head = launch.problem().dims.head_dim.div_ceil(BLOCK);
-        Self { launch, block: block_function(launch, isa), blocks_per_head }
+        Self { launch, functions: functions(launch, isa), blocks_per_head }
     }
 
     pub(super) fn blocks(&self) -> usize {
@@ -86,14 +104,55 @@ impl<'a> Plan<'a> {
     /// The contract of [`Kernel::launch`](crate::Kernel::launch), with slots that passed `validate_slots`; nobody else
     /// runs these blocks at the same time.
     pub(super) unsafe fn run(&self, blocks: Range<usize>) {
-        for block in blocks {
-            // SAFETY: this function's own contract.
-            unsafe { self.run_block(block / self.blocks_per_head, block % self.blocks_per_head * BLOCK) };
+        let per_head = self.blocks_per_head;
+        let heads = blocks.start / per_head..blocks.end.div_ceil(per_head);
+        for first in heads.clone().step_by(HEADS) {
+            let heads = first..heads.end.min(first + HEADS);
+            // SAFETY: this function's own contract; these heads have blocks in the range.
+            unsafe {
+                let rates = self.rates(heads.clone());
+                for block in blocks.start.max(heads.start * per_head)..blocks.end.min(heads.end * per_head) {
+                    let head = block / per_head;
+                    self.run_block(head, block % per_head * BLOCK, rates.dt[head - first], rates.decay[head - first]);
+                }
+            }
         }
     }
 
+    /// The state rows that a batch row reads and writes; `None`: it is padding.
+    unsafe fn slots(&self, b: usize) -> Option<(usize, usize)> {
+        let at = self.launch.at();
+        // SAFETY: the caller vouches for `batch` indices behind each list that is not null.
+        let slot =
+            |list: *const i32| unsafe { if list.is_null() { Some(b) } else { usize::try_from(*list.add(b)).ok() } };
+        Some((slot(at.slots_in)?, if self.launch.problem().update_state { slot(at.slots_out)? } else { 0 }))
+    }
+
+    /// Step size and decay of at most [`HEADS`] heads, which are counted through the batch. Those of padding mean nothing.
+    unsafe fn rates(&self, heads: Range<usize>) -> Rates {
+        let (problem, at) = (self.launch.problem(), self.launch.at());
+        let (dims, dtypes) = (&problem.dims, &problem.dtypes);
+        let mut rates = Rates { dt: [0.0; HEADS], decay: [0.0; HEADS] };
+        for (index, head) in heads.enumerate() {
+            let (b, h) = (head / dims.heads, head % dims.heads);
+            // SAFETY: `validate` has checked that these offsets do not overflow, and the caller vouches for the tensors,
+            // of which padding's inputs are not read.
+            unsafe {
+                if self.slots(b).is_none() {
+                    continue;
+                }
+                let bias = if at.dt_bias.is_null() { 0.0 } else { widen(at.dt_bias, dtypes.dt_bias, h) };
+                rates.dt[index] = widen(at.dt, dtypes.dt, b * problem.strides.dt + h) + bias;
+                rates.decay[index] = widen(at.a_log, dtypes.a_log, h);
+            }
+        }
+        // SAFETY: `Isa` witnesses the instructions.
+        unsafe { (self.functions.rates)(&mut rates, problem.dt) };
+        rates
+    }
+
     /// Runs the block that starts at row `row` of a head; heads are counted through the batch.
-    unsafe fn run_block(&self, head: usize, row: usize) {
+    unsafe fn run_block(&self, head: usize, row: usize, dt: f32, decay: f32) {
         let (problem, at) = (self.launch.problem(), self.launch.at());
         let (dims, dtypes, strides) = (&problem.dims, &problem.dtypes, &problem.strides);
         let (b, h) = (head / dims.heads, head % dims.heads);
@@ -103,25 +162,12 @@ impl<'a> Plan<'a> {
 
         // SAFETY: `validate` has checked that these offsets do not overflow, and the caller vouches for the tensors.
         unsafe {
-            let slot = |list: *const i32| if list.is_null() { Some(b) } else { usize::try_from(*list.add(b)).ok() };
-            let (from, to) = (slot(at.slots_in), if problem.update_state { slot(at.slots_out) } else { Some(0) });
             let y = element_mut(at.y, dtypes.x, b * strides.y + channel);
-            let (Some(from), Some(to)) = (from, to) else {
+            let Some((from, to)) = self.slots(b) else {
                 y.cast::<u8>().write_bytes(0, rows * dtypes.x.size());
                 return;
             };
-
-            let per_head = |at, dtype| widen(element(at, dtype, h), dtype);
-            let raw = widen(element(at.dt, dtypes.dt, b * strides.dt + h), dtypes.dt);
-            let dt = match problem.dt {
-                Dt::Prepared => raw,
-                Dt::Raw { min, max } => {
-                    let bias = if at.dt_bias.is_null() { 0.0 } else { per_head(at.dt_bias, dtypes.dt_bias) };
-                    softplus(raw + bias).clamp(min, max)
-                }
-            };
-            let a_log = per_head(at.a_log, dtypes.a_log);
-            let d = (!at.d.is_null()).then(|| per_head(at.d, dtypes.d));
+            let d = (!at.d.is_null()).then(|| widen(at.d, dtypes.d, h));
             let frozen = dt == 0.0;
 
             let slot_rows = dims.heads * dims.head_dim;
@@ -133,7 +179,7 @@ impl<'a> Plan<'a> {
             }
             let b_row = element(at.b, dtypes.bc, b * strides.b + group * dims.d_state);
 
-            (self.block)(&Block {
+            (self.functions.block)(&Block {
                 x: element(at.x, dtypes.x, b * strides.x + channel),
                 z: if at.z.is_null() { at.z } else { element(at.z, dtypes.x, b * strides.z + channel) },
                 y,
@@ -143,18 +189,12 @@ impl<'a> Plan<'a> {
                 state_out: if problem.update_state && !frozen { state_out } else { std::ptr::null_mut() },
                 rows,
                 d_state: dims.d_state,
-                decay: if frozen { 1.0 } else { (-a_log.exp() * dt).exp() },
+                decay: if frozen { 1.0 } else { decay },
                 dt,
                 d,
             });
         }
     }
-}
-
-/// `ln(1 + e^x)` to a few ulp: `e^x` alone below -17, where adding 1 would lose it; no overflow above.
-fn softplus(x: f32) -> f32 {
-    // e^-20 is less than half an ulp of 20. NaN takes the first branch and stays.
-    if x > 20.0 { x } else { x.exp().ln_1p() }
 }
 
 /// # Safety
@@ -172,15 +212,32 @@ fn element_mut(at: *mut c_void, dtype: Dtype, index: usize) -> *mut c_void {
 
 /// # Safety
 ///
-/// `at` points to an element of this dtype.
-unsafe fn widen(at: *const c_void, dtype: Dtype) -> f32 {
+/// The element lies in the tensor that starts at `at`.
+unsafe fn widen(at: *const c_void, dtype: Dtype, index: usize) -> f32 {
     // SAFETY: this function's own contract.
     unsafe {
+        let at = element(at, dtype, index);
         match dtype {
             Dtype::F32 => *at.cast::<f32>(),
             Dtype::F16 => at.cast::<f16>().read().to_f32(),
             Dtype::Bf16 => at.cast::<bf16>().read().to_f32(),
         }
+    }
+}
+
+/// dt' and decay of every head in `rates`, in plain arithmetic on arrays that becomes vector instructions.
+#[inline(always)]
+fn rates(rates: &mut Rates, mode: Dt) {
+    if let Dt::Raw { min, max } = mode {
+        for dt in &mut rates.dt {
+            *dt = softplus(*dt);
+            // Comparisons instead of min and max, so that NaN stays.
+            *dt = if *dt < min { min } else { *dt };
+            *dt = if *dt > max { max } else { *dt };
+        }
+    }
+    for (decay, dt) in rates.decay.iter_mut().zip(&rates.dt) {
+        *decay = exp(-exp(*decay) * dt);
     }
 }
 
@@ -327,14 +384,41 @@ fn exp(x: f32) -> f32 {
     p * power(half) * power(n.wrapping_sub(half))
 }
 
+/// `ln(1 + e^x)` to a few ulp: no loss for very negative x, where adding 1 would lose `e^x`, no overflow for large x.
+#[inline(always)]
+fn softplus(x: f32) -> f32 {
+    // With e = e^-|x| in [0, 1]: ln(1 + e) = 2 atanh(s), s = e / (2 + e) <= 1/3, by its series. The first term left out is
+    // below 4e-9 relative. NaN is in both summands, infinity in one.
+    let e = exp(-x.abs());
+    let s = e / (2.0 + e);
+    let q = s * s;
+    let p = 1.0 / 15.0;
+    let p = p * q + 1.0 / 13.0;
+    let p = p * q + 1.0 / 11.0;
+    let p = p * q + 1.0 / 9.0;
+    let p = p * q + 1.0 / 7.0;
+    let p = p * q + 1.0 / 5.0;
+    let p = p * q + 1.0 / 3.0;
+    let log = 2.0 * (s + s * q * p);
+    if x > 0.0 { x + log } else { log }
+}
+
 /// The entry points of one instruction set.
-macro_rules! entry {
-    ($name:ident, $vector:ty $(, $features:literal)?) => {
+macro_rules! entries {
+    ($rates:ident, $block:ident, $vector:ty $(, $features:literal)?) => {
+        /// # Safety
+        ///
+        /// The processor has the instructions.
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $rates(heads: &mut Rates, mode: Dt) {
+            rates(heads, mode);
+        }
+
         /// # Safety
         ///
         /// As [`block`].
         $(#[target_feature(enable = $features)])?
-        unsafe fn $name<T: Lanes, BC: Lanes, U: Lanes>(job: &Block) {
+        unsafe fn $block<T: Lanes, BC: Lanes, U: Lanes>(job: &Block) {
             // SAFETY: this function's own contract.
             unsafe { block::<$vector, T, BC, U>(job) }
         }
@@ -342,40 +426,52 @@ macro_rules! entry {
 }
 
 #[cfg(target_arch = "x86_64")]
-entry!(block_avx512, Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+entries!(
+    rates_avx512bf16,
+    block_avx512bf16,
+    Avx512<true>,
+    "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c"
+);
 #[cfg(target_arch = "x86_64")]
-entry!(block_avx2, Avx2, "avx2,fma,f16c");
-entry!(block_portable, Portable);
+entries!(rates_avx512, block_avx512, Avx512<false>, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+#[cfg(target_arch = "x86_64")]
+entries!(rates_avx2, block_avx2, Avx2, "avx2,fma,f16c");
+entries!(rates_portable, block_portable, Portable);
 
-/// The block function for a launch's dtypes on an instruction set.
-fn block_function(launch: &Launch, isa: Isa) -> unsafe fn(&Block) {
+/// The functions of an instruction set for a launch's dtypes.
+fn functions(launch: &Launch, isa: Isa) -> Functions {
     let dtypes = &launch.problem().dtypes;
     macro_rules! by_state {
-        ($entry:ident, $t:ty, $bc:ty) => {
+        ($block:ident, $t:ty, $bc:ty) => {
             match dtypes.state {
-                Dtype::F32 => $entry::<$t, $bc, f32>,
-                Dtype::F16 => $entry::<$t, $bc, f16>,
-                Dtype::Bf16 => $entry::<$t, $bc, bf16>,
+                Dtype::F32 => $block::<$t, $bc, f32>,
+                Dtype::F16 => $block::<$t, $bc, f16>,
+                Dtype::Bf16 => $block::<$t, $bc, bf16>,
             }
         };
     }
     macro_rules! by_dtypes {
-        ($entry:ident) => {
-            // `validate` has refused any other pair of x and B/C.
-            match (dtypes.x, dtypes.bc) {
-                (Dtype::F32, _) => by_state!($entry, f32, f32),
-                (Dtype::F16, Dtype::F32) => by_state!($entry, f16, f32),
-                (Dtype::F16, _) => by_state!($entry, f16, f16),
-                (Dtype::Bf16, Dtype::F32) => by_state!($entry, bf16, f32),
-                (Dtype::Bf16, _) => by_state!($entry, bf16, bf16),
+        ($rates:ident, $block:ident) => {
+            Functions {
+                rates: $rates,
+                // `validate` has refused any other pair of x and B/C.
+                block: match (dtypes.x, dtypes.bc) {
+                    (Dtype::F32, _) => by_state!($block, f32, f32),
+                    (Dtype::F16, Dtype::F32) => by_state!($block, f16, f32),
+                    (Dtype::F16, _) => by_state!($block, f16, f16),
+                    (Dtype::Bf16, Dtype::F32) => by_state!($block, bf16, f32),
+                    (Dtype::Bf16, _) => by_state!($block, bf16, bf16),
+                },
             }
         };
     }
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => by_dtypes!(block_avx512),
+        Level::Avx512Bf16 => by_dtypes!(rates_avx512bf16, block_avx512bf16),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => by_dtypes!(block_avx2),
-        Level::Portable => by_dtypes!(block_portable),
+        Level::Avx512 => by_dtypes!(rates_avx512, block_avx512),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => by_dtypes!(rates_avx2, block_avx2),
+        Level::Portable => by_dtypes!(rates_portable, block_portable),
     }
 }

@@ -55,6 +55,11 @@
 
 #![deny(unsafe_code)]
 
+/// The README's example is compiled and run like the one above.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod dtype;
 mod error;
 mod host;

@@ -1,0 +1,52 @@
+# Two commands matter to a newcomer: `make run` and `make test`. The logic is in scripts/, which can be called directly too;
+# a target here is a name and one line.
+
+.DEFAULT_GOAL := help
+
+# Rust's installer puts cargo here, and not every shell has been told. What is on PATH already comes first.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# Arguments for run, bench, test and mutants, such as: make bench ARGS=decode
+ARGS ?=
+MODEL ?= engine/models/kjv
+ENGINE := cargo run --release --locked --quiet -p ssm-engine --
+
+.PHONY: help
+help: ## Print this list
+	@echo 'usage: make TARGET [ARGS="..."]'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## Set up what is missing, then decode text with the small checkpoint of the repository
+	@bash scripts/setup.sh build
+	cargo build --release --locked -p ssm-engine
+	@$(ENGINE) demo --model $(MODEL) $(ARGS)
+
+.PHONY: test
+test: ## Set up what is missing, then everything that CI runs (ARGS="format docs": only these steps)
+	@bash scripts/setup.sh
+	@bash scripts/test.sh $(ARGS)
+
+.PHONY: ports doctor
+ports: doctor ## The same as doctor
+doctor: ## Print the port table with a reason per row, processor features and switches in force
+	@bash scripts/setup.sh build
+	@$(ENGINE) doctor $(ARGS)
+
+.PHONY: bench
+bench: ## Measure the ports (ARGS go to the benchmark)
+	@bash scripts/setup.sh build
+	cargo bench --locked -p ssm-update-bench --bench ports -- $(ARGS)
+
+.PHONY: mutants
+mutants: ## Prove that the tests find planted faults (ARGS="--list" names them)
+	@bash scripts/setup.sh
+	@python3 scripts/mutants.py $(ARGS)
+
+.PHONY: fmt
+fmt: ## Format the sources
+	cargo fmt --all
+
+.PHONY: clean
+clean: ## Remove everything that was built
+	cargo clean

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Looks for what building and testing need, installs what is missing where it may, and names the rest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+    cat <<'TEXT'
+usage: scripts/setup.sh [build | test]
+
+Checks that this machine has what is needed: `build` for `make run`, `test` (the default) for `make test` too.
+On Debian and Ubuntu missing packages are installed, as root or where sudo asks for no password; otherwise the
+command to run is printed and the exit status is 1. Silent when nothing is missing.
+TEXT
+}
+
+purpose='test'
+case ${1-} in
+    '' | test) ;;
+    build) purpose=build ;;
+    -h | --help) usage && exit ;;
+    *) usage >&2 && exit 2 ;;
+esac
+PATH=$PATH:$HOME/.cargo/bin
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+# --- Debian packages ---------------------------------------------------------------------------------------------------
+
+# A compiler driver may be there without the C library's start files, so this links a program.
+links() { cc -x c -o "$probe" - <<<'int main(void) { return 0; }' 2>/dev/null; }
+
+# tomllib came with Python 3.11; the package tomli is the same module for older ones.
+reads_toml() { python3 -c 'import tomllib' 2>/dev/null || python3 -c 'import tomli' 2>/dev/null; }
+
+missing_packages() {
+    links || echo gcc libc6-dev
+    # cargo fetches dependencies over TLS, against the system's root certificates.
+    [[ -e /etc/ssl/certs/ca-certificates.crt || ! -e /etc/debian_version ]] || echo ca-certificates
+    command -v make >/dev/null || echo make
+    [[ $purpose == test ]] || return 0
+    if ! command -v python3 >/dev/null; then
+        echo python3
+    elif ! reads_toml; then
+        echo python3-tomli
+    fi
+}
+
+# Runs a command as root; fails where that needs a password.
+as_root() {
+    if [[ $EUID == 0 ]]; then
+        "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+install_packages() {
+    command -v apt-get >/dev/null || return 1
+    as_root true 2>/dev/null || return 1
+    say "installing $*"
+    if ! { as_root apt-get update &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; } >"$log" 2>&1; then
+        cat "$log" >&2
+        return 1
+    fi
+}
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+probe=$scratch/probe
+log=$scratch/apt.log
+
+read -ra packages <<<"$(missing_packages | tr '\n' ' ')"
+if [[ ${#packages[@]} != 0 ]]; then
+    if ! install_packages "${packages[@]}"; then
+        say "missing: ${packages[*]}"
+        say "install with: sudo apt-get install ${packages[*]}   (or your system's packages of the same content)"
+        exit 1
+    fi
+    # A Python older than 3.11 may have come just now, and needs tomli in addition.
+    read -ra packages <<<"$(missing_packages | tr '\n' ' ')"
+    if [[ ${#packages[@]} != 0 ]] && ! install_packages "${packages[@]}"; then
+        say "still missing after the installation: ${packages[*]}"
+        exit 1
+    fi
+fi
+
+# --- Rust --------------------------------------------------------------------------------------------------------------
+
+if ! rustc=$(rustc --version 2>/dev/null) || ! command -v cargo >/dev/null; then
+    say 'missing: Rust (cargo and rustc), on PATH or in ~/.cargo/bin'
+    say 'install it as https://rustup.rs describes'
+    exit 1
+fi
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+read -r _ version _ <<<"$rustc"
+if [[ $(printf '%s\n' "$wanted" "${version%%-*}" | sort -V | head -n 1) != "$wanted" ]]; then
+    say "Rust $version is too old: this needs $wanted or newer (rust-version in Cargo.toml)"
+    say 'update with: rustup update'
+    exit 1
+fi
+
+[[ $purpose == test ]] || exit 0
+components=()
+cargo fmt --version >/dev/null 2>&1 || components+=(rustfmt)
+cargo clippy --version >/dev/null 2>&1 || components+=(clippy)
+if [[ ${#components[@]} != 0 ]]; then
+    # rustup installs into the user's home and needs no rights; a distribution's Rust has no rustup.
+    if ! command -v rustup >/dev/null || ! rustup component add "${components[@]}" >&2; then
+        say "missing: ${components[*]}"
+        say "install with: rustup component add ${components[*]}   (or your system's package of that name)"
+        exit 1
+    fi
+fi

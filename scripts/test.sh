@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Everything that CI runs, in order, up to the first failure. `make test` calls this after scripts/setup.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PATH:$HOME/.cargo/bin
+
+# One line per step: its name, then what it proves. The function step_NAME does it. Cheap and talkative steps come first.
+#
+# Each cargo command uses the release profile. Clippy and rustdoc then share their metadata of the dependencies, and all of
+# them the build scripts and procedural macros; the dependencies' code is generated once, for the tests.
+steps=(
+    'format      rustfmt agrees with every file'
+    'licences    each dependency may be shipped'
+    'clippy      no warnings, with and without the accelerator features'
+    'docs        rustdoc without warnings'
+    'tests       unit tests, integration tests and doctests of every package'
+    'mutants     planted faults are found by the tests'
+)
+
+step_format() { cargo fmt --all --check; }
+
+step_licences() { python3 scripts/check_licences.py; }
+
+step_clippy() {
+    cargo clippy --workspace --all-targets --locked --release -- -D warnings
+    cargo clippy -p ssm-update --all-targets --no-default-features --locked --release -- -D warnings
+}
+
+step_docs() { RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked --release; }
+
+step_tests() { cargo test --workspace --locked --release; }
+
+step_mutants() { python3 scripts/mutants.py; }
+
+usage() {
+    cat <<'TEXT'
+usage: scripts/test.sh [STEP...]
+
+Runs the steps in the order of the list, all of them where none is named, and stops at the first that fails.
+TEXT
+    printf '  %s\n' "${steps[@]}"
+}
+
+minutes() { printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); }
+
+selected=("${steps[@]}")
+if [[ $# != 0 ]]; then
+    selected=()
+    for name in "$@"; do
+        [[ $name != -h && $name != --help ]] || { usage && exit; }
+        found=
+        for step in "${steps[@]}"; do
+            [[ ${step%% *} != "$name" ]] || found=$step
+        done
+        [[ -n $found ]] || { printf 'no such step: %s\n' "$name" >&2 && usage >&2 && exit 2; }
+        selected+=("$found")
+    done
+fi
+
+times=()
+for step in "${selected[@]}"; do
+    read -r name purpose <<<"$step"
+    printf '\n=== %s: %s\n' "$name" "$purpose"
+    began=$SECONDS
+    # A shell of its own, with errexit on: inside a condition, bash would go on after a step's failing line.
+    set +e
+    (
+        set -e
+        "step_$name"
+    )
+    status=$?
+    set -e
+    took=$(minutes $((SECONDS - began)))
+    if [[ $status != 0 ]]; then
+        printf '\n=== %s FAILED after %s (exit status %d); alone: scripts/test.sh %s\n' \
+            "$name" "$took" "$status" "$name" >&2
+        exit 1
+    fi
+    printf '=== %s passed in %s\n' "$name" "$took"
+    times+=("$(printf '  %-10s %s' "$name" "$took")")
+done
+printf '\n=== all %d steps passed in %s\n' "${#times[@]}" "$(minutes "$SECONDS")"
+printf '%s\n' "${times[@]}"

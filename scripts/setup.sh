@@ -101,6 +101,38 @@ if [[ $(printf '%s\n' "$wanted" "${version%%-*}" | sort -V | head -n 1) != "$wan
 fi
 
 [[ $purpose == test ]] || exit 0
+
+# --- compilers of the HIP kernel -----------------------------------------------------------------------------------------
+
+# Two versions, since the guard against waves of 64 lanes rests on different things in them. One is enough to go on, where the
+# system has no package of the other; the tests say which ones they used.
+kernel_compiler() {
+    local tool
+    for tool in clang++ ld.lld llvm-readelf llvm-objdump; do
+        command -v "$tool-$1" >/dev/null || return 1
+    done
+}
+
+found=0
+for version in 19 22; do
+    if ! kernel_compiler "$version"; then
+        packages=("clang-$version" "lld-$version" "llvm-$version")
+        install_packages "${packages[@]}" || true
+    fi
+    if kernel_compiler "$version"; then
+        found=$((found + 1))
+    else
+        say "clang $version could not be installed (packages ${packages[*]}): the checks that need it are not run"
+    fi
+done
+if [[ $found == 0 ]]; then
+    say 'missing: a compiler for the HIP kernel, clang 19 or 22 with lld and LLVM tools of the same version'
+    say 'install with: sudo apt-get install clang-19 lld-19 llvm-19   (or your system'"'"'s packages of that content)'
+    exit 1
+fi
+
+# --- Rust components -----------------------------------------------------------------------------------------------------
+
 components=()
 cargo fmt --version >/dev/null 2>&1 || components+=(rustfmt)
 cargo clippy --version >/dev/null 2>&1 || components+=(clippy)

@@ -28,7 +28,8 @@ step_clippy() {
 
 step_docs() { RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked --release; }
 
-step_tests() { cargo test --workspace --locked --release; }
+# Continuous integration has every compiler of the HIP kernel; elsewhere the tests say which ones they did without.
+step_tests() { SSM_UPDATE_REQUIRE_HIPCC=${CI:+1} cargo test --workspace --locked --release; }
 
 step_mutants() { python3 scripts/mutants.py; }
 

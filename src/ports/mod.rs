@@ -14,7 +14,7 @@ macro_rules! not_built {
 
             fn open() -> Result<Box<dyn Kernel>, Unavailable> {
                 let reason = if cfg!(feature = $feature) {
-                    concat!("this version of ssm-update has no ", $platform, " kernel yet")
+                    concat!("this version of ssm-update has no ", $platform, " port yet")
                 } else {
                     concat!("ssm-update was built without its cargo feature `", $feature, "`")
                 };

@@ -1,6 +1,9 @@
 //! A case on every port under test, and lists of cases.
 
-use rayon::prelude::*;
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use super::case::Case;
 use super::expect::Expected;
@@ -54,7 +57,21 @@ pub fn check_case(case: &Case) -> Result<(), String> {
 /// When a case fails, with the first few that did.
 pub fn check_cases(what: &str, cases: &[Case]) {
     ports::under_test();
-    let failures: Vec<String> = cases.par_iter().filter_map(|case| check_case(case).err()).collect();
+    // Threads of our own: a worker of rayon that waits for a kernel's pool begins another case meanwhile, and another, and
+    // the largest of them would all be in memory at once.
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(why) = check_case(case) {
+                        failures.lock().expect("no thread panics with it").push(why);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("no thread panics with it");
     println!("{what}: {} cases", cases.len());
     if !failures.is_empty() {
         let shown = failures.iter().take(5).cloned().collect::<Vec<_>>().join("\n");

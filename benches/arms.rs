@@ -47,44 +47,35 @@ pub struct Setting {
 ///
 /// An arm that disagrees with the reference, by name.
 pub fn of_case(case: &Case, setting: &Setting) -> Result<Vec<Box<dyn Arm>>, String> {
+    make(case, setting).map_err(|error| format!("{}, {error}; not timed", case.name()))
+}
+
+fn make(case: &Case, setting: &Setting) -> Result<Vec<Box<dyn Arm>>, String> {
     let data = Rc::new(Data::new(case.dims));
     let expected = data.expected(true);
     let state_bytes = size_of_val(data.state.as_slice());
     let buffers = if case.rotating { setting.rotate_bytes.div_ceil(state_bytes) } else { 1 };
-    let named = |name: &str| {
-        let name = name.to_owned();
-        move |error: String| format!("{}, {name}: {error}; not timed", case.name())
-    };
 
-    let mut arms: Vec<Box<dyn Arm>> = vec![Box::new(Copy::new(&data, setting, buffers))];
-    let mut kernel = |arm: Result<Box<dyn Arm>, String>| arm.map(|arm| arms.push(arm));
-    kernel(
-        KernelArm::<f32>::boxed("cpu f32 in place", false, &data, &expected, setting, buffers, 1e-4)
-            .map_err(named("cpu f32 in place")),
-    )?;
+    let mut arms: Vec<Box<dyn Arm>> = vec![
+        Box::new(Copy::new(&data, setting, buffers)),
+        KernelArm::<f32>::boxed("cpu f32 in place", false, &data, &expected, setting, buffers, 1e-4)?,
+    ];
     if case.every_mode {
-        kernel(
-            KernelArm::<f32>::boxed("cpu f32 out of place", true, &data, &expected, setting, buffers, 1e-4)
-                .map_err(named("cpu f32 out of place")),
-        )?;
+        arms.push(KernelArm::<f32>::boxed("cpu f32 out of place", true, &data, &expected, setting, buffers, 1e-4)?);
         // A 16-bit buffer has half the bytes: twice as many spread over the same memory. The state it starts from is
         // rounded, which y inherits.
         let small = if case.rotating { 2 * buffers } else { 1 };
-        kernel(
-            KernelArm::<bf16>::boxed("cpu bf16 in place", false, &data, &expected, setting, small, 7e-2)
-                .map_err(named("cpu bf16 in place")),
-        )?;
-        kernel(
-            KernelArm::<f16>::boxed("cpu f16 in place", false, &data, &expected, setting, small, 1.2e-2)
-                .map_err(named("cpu f16 in place")),
-        )?;
+        arms.push(KernelArm::<bf16>::boxed("cpu bf16 in place", false, &data, &expected, setting, small, 7e-2)?);
+        arms.push(KernelArm::<f16>::boxed("cpu f16 in place", false, &data, &expected, setting, small, 1.2e-2)?);
     }
     if case.dims.batch == 1 {
-        arms.push(Box::new(Graph::new(&data, &expected, buffers).map_err(named("graph"))?));
+        let graph = Graph::new(&data, &expected, buffers).map_err(|error| format!("graph: {error}"))?;
+        arms.push(Box::new(graph));
     }
     if let Some(ggml) = setting.ggml.as_ref().filter(|_| !case.rotating) {
         let expected = data.expected(false);
-        arms.push(Box::new(GgmlArm::new(ggml, &data, &expected, setting.threads).map_err(named("ggml"))?));
+        let ggml = GgmlArm::new(ggml, &data, &expected, setting.threads).map_err(|error| format!("ggml: {error}"))?;
+        arms.push(Box::new(ggml));
     }
     Ok(arms)
 }
@@ -155,7 +146,7 @@ where
         };
         arm.run();
         let state: Vec<f32> = arm.states[0].get().iter().map(|v| v.to_f32()).collect();
-        expected.check(&arm.y, &state, limit)?;
+        expected.check(&arm.y, &state, limit).map_err(|error| format!("{name}: {error}"))?;
         Ok(Box::new(arm))
     }
 }

@@ -65,9 +65,11 @@ pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {
 
 impl Element for f32 {
     const DTYPE: Dtype = Dtype::F32;
+    #[inline(always)]
     fn to_f32(self) -> f32 {
         self
     }
+    #[inline(always)]
     fn from_f32(value: f32) -> Self {
         value
     }

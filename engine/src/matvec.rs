@@ -8,6 +8,7 @@ use candle_core::{CpuStorage, Storage, Tensor};
 use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
+use ssm_update::Element;
 
 use crate::error::Result;
 
@@ -25,39 +26,26 @@ const ROWS: usize = 4;
 const BLOCK: usize = 64;
 
 /// An element type that weights are held in.
-trait Element: Copy + Sync {
+trait Weight: Element {
     /// The block in f32: itself, or `room` filled with its values.
     fn widen_block<'a>(block: &'a [Self; BLOCK], room: &'a mut [f32; BLOCK]) -> &'a [f32; BLOCK];
-
-    /// Exact.
-    fn widen(self) -> f32;
 }
 
-impl Element for f32 {
+impl Weight for f32 {
     #[inline(always)]
     fn widen_block<'a>(block: &'a [Self; BLOCK], _: &'a mut [f32; BLOCK]) -> &'a [f32; BLOCK] {
         block
     }
-
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        self
-    }
 }
 
-impl Element for bf16 {
+impl Weight for bf16 {
     // A plain loop over the bits: it becomes vector instructions of whatever width the caller was compiled for.
     #[inline(always)]
     fn widen_block<'a>(block: &'a [Self; BLOCK], room: &'a mut [f32; BLOCK]) -> &'a [f32; BLOCK] {
         for (wide, narrow) in room.iter_mut().zip(block) {
-            *wide = narrow.widen();
+            *wide = Element::to_f32(*narrow);
         }
         room
-    }
-
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 }
 
@@ -89,7 +77,7 @@ pub(crate) fn matvec(weight: &Tensor, x: &Tensor) -> Result<Option<Tensor>> {
 }
 
 /// `y[i] = weights[i] . x`; `weights` is `[y.len(), x.len()]`.
-fn multiply<W: Element>(weights: &[W], x: &[f32], y: &mut [f32]) {
+fn multiply<W: Weight>(weights: &[W], x: &[f32], y: &mut [f32]) {
     let arch = Arch::new();
     let threads = if weights.len() < PARALLEL_ELEMENTS { 1 } else { rayon::current_num_threads() };
     if threads == 1 {
@@ -106,7 +94,7 @@ struct Product<'a, W> {
     y: &'a mut [f32],
 }
 
-impl<W: Element> WithSimd for Product<'_, W> {
+impl<W: Weight> WithSimd for Product<'_, W> {
     type Output = ();
 
     #[inline(always)]
@@ -125,7 +113,7 @@ impl<W: Element> WithSimd for Product<'_, W> {
 
 /// Products of `R` rows with x.
 #[inline(always)]
-fn dots<S: Simd, W: Element, const R: usize>(simd: S, weights: &[W], x: &[f32]) -> [f32; R] {
+fn dots<S: Simd, W: Weight, const R: usize>(simd: S, weights: &[W], x: &[f32]) -> [f32; R] {
     let columns = x.len();
     let (x_blocks, x_tail) = x.as_chunks::<BLOCK>();
     let rows: [_; R] = std::array::from_fn(|row| weights[row * columns..(row + 1) * columns].as_chunks::<BLOCK>());
@@ -141,7 +129,7 @@ fn dots<S: Simd, W: Element, const R: usize>(simd: S, weights: &[W], x: &[f32]) 
         }
     }
     std::array::from_fn(|row| {
-        let tail: f32 = rows[row].1.iter().zip(x_tail).map(|(w, x)| w.widen() * x).sum();
+        let tail: f32 = rows[row].1.iter().zip(x_tail).map(|(w, x)| w.to_f32() * x).sum();
         simd.reduce_sum_f32s(sums[row]) + tail
     })
 }

@@ -13,8 +13,8 @@ use super::vector::{GROUP, Lanes, Vector};
 use super::{avx2::Avx2, avx512::Avx512};
 use crate::{Dt, Dtype, Launch};
 
-/// Rows of one block: small enough that batch 1 feeds many threads, large enough that the work per head (three
-/// exponentials) does not count. A multiple of [`GROUP`], so that a row's place in its group does not depend on the cut.
+/// Rows of one block: small enough that batch 1 feeds many threads, large enough that what is done once per block does not
+/// count. A multiple of [`GROUP`], so that a row's place in its group does not depend on the cut.
 const BLOCK: usize = 64;
 
 /// Rows that share one load of B and C. Two are nearly one sequential stream, which the caches follow best: four and eight

@@ -1,7 +1,8 @@
 /* The parameter struct of the HIP kernels: the only thing that Rust and the kernel share. Plain C, passed by value as the
- * one kernel argument. The Rust side comes with the loader, and with it a test that compares the two field by field.
+ * one kernel argument. src/ports/rocm/abi.rs is the same in Rust, and a test compares the two field by field.
  *
- * Shapes and dtypes of the tensors are those of ssm_update::Pointers. Pointers are to device memory; null means absent.
+ * Shapes and dtypes of the tensors are those of ssm_update::Pointers. Pointers are to device memory, each aligned for its
+ * elements and no more; null means absent.
  * Sizes passed validate(): no product of them overflows 64 bits.
  */
 #ifndef SSM_UPDATE_ABI_H
@@ -14,8 +15,8 @@ enum { SSM_F32 = 0, SSM_F16 = 1, SSM_BF16 = 2 };
 
 /* Bits of ssm_update_params.flags. */
 enum {
-    SSM_PREPARED_DT = 1,  /* dt is dt' already */
-    SSM_UPDATE_STATE = 2, /* the new state is written */
+    SSM_PREPARED_DT = 1, /* dt is dt' already */
+    SSM_WRITE_STATE = 2, /* the new state is written */
 };
 
 typedef struct ssm_update_params {
@@ -27,8 +28,8 @@ typedef struct ssm_update_params {
     const void *a_log;      /* [heads] */
     const void *d;          /* [heads], or null */
     const void *dt_bias;    /* [heads], or null */
-    const void *state_in;   /* [slots, heads, head_dim, d_state], 16-byte aligned */
-    void *state_out;        /* the same; may equal state_in; not used unless SSM_UPDATE_STATE */
+    const void *state_in;   /* [slots, heads, head_dim, d_state]; full speed where it is aligned to 16 bytes */
+    void *state_out;        /* the same; may equal state_in; not used unless SSM_WRITE_STATE */
     const int32_t *slots_in;  /* [batch], or null: batch row b reads slot b */
     const int32_t *slots_out; /* [batch], or null: batch row b writes slot b */
     void *y;                /* [batch, heads, head_dim] */

@@ -1,0 +1,45 @@
+//! Scalar loads (SMEM).
+
+use super::{NO, Row, Ty::*, row};
+use crate::isa::Op::*;
+
+/// Opcodes for RDNA2, RDNA3, RDNA3.5, RDNA4.
+pub(super) const SMEM: &[Row] = &[
+    row(SLoadB32, "s_load_b32", [NO, 0x00, 0x00, 0x00], &[B32], &[B64]),
+    row(SLoadB32, "s_load_dword", [0x00, NO, NO, NO], &[B32], &[B64]),
+    row(SLoadB64, "s_load_b64", [NO, 0x01, 0x01, 0x01], &[B64], &[B64]),
+    row(SLoadB64, "s_load_dwordx2", [0x01, NO, NO, NO], &[B64], &[B64]),
+    row(SLoadB128, "s_load_b128", [NO, 0x02, 0x02, 0x02], &[B128], &[B64]),
+    row(SLoadB128, "s_load_dwordx4", [0x02, NO, NO, NO], &[B128], &[B64]),
+    row(SLoadB256, "s_load_b256", [NO, 0x03, 0x03, 0x03], &[B256], &[B64]),
+    row(SLoadB256, "s_load_dwordx8", [0x03, NO, NO, NO], &[B256], &[B64]),
+    row(SLoadB512, "s_load_b512", [NO, 0x04, 0x04, 0x04], &[B512], &[B64]),
+    row(SLoadB512, "s_load_dwordx16", [0x04, NO, NO, NO], &[B512], &[B64]),
+    row(SLoadB96, "s_load_b96", [NO, NO, NO, 0x05], &[B96], &[B64]),
+    row(SBufferLoadB32, "s_buffer_load_b32", [NO, 0x08, 0x08, 0x10], &[B32], &[B128]),
+    row(SBufferLoadB32, "s_buffer_load_dword", [0x08, NO, NO, NO], &[B32], &[B128]),
+    row(SLoadI8, "s_load_i8", [NO, NO, NO, 0x08], &[B32], &[B64]),
+    row(SBufferLoadB64, "s_buffer_load_b64", [NO, 0x09, 0x09, 0x11], &[B64], &[B128]),
+    row(SBufferLoadB64, "s_buffer_load_dwordx2", [0x09, NO, NO, NO], &[B64], &[B128]),
+    row(SLoadU8, "s_load_u8", [NO, NO, NO, 0x09], &[B32], &[B64]),
+    row(SBufferLoadB128, "s_buffer_load_b128", [NO, 0x0a, 0x0a, 0x12], &[B128], &[B128]),
+    row(SBufferLoadB128, "s_buffer_load_dwordx4", [0x0a, NO, NO, NO], &[B128], &[B128]),
+    row(SLoadI16, "s_load_i16", [NO, NO, NO, 0x0a], &[B32], &[B64]),
+    row(SBufferLoadB256, "s_buffer_load_b256", [NO, 0x0b, 0x0b, 0x13], &[B256], &[B128]),
+    row(SBufferLoadB256, "s_buffer_load_dwordx8", [0x0b, NO, NO, NO], &[B256], &[B128]),
+    row(SLoadU16, "s_load_u16", [NO, NO, NO, 0x0b], &[B32], &[B64]),
+    row(SBufferLoadB512, "s_buffer_load_b512", [NO, 0x0c, 0x0c, 0x14], &[B512], &[B128]),
+    row(SBufferLoadB512, "s_buffer_load_dwordx16", [0x0c, NO, NO, NO], &[B512], &[B128]),
+    row(SBufferLoadB96, "s_buffer_load_b96", [NO, NO, NO, 0x15], &[B96], &[B128]),
+    row(SBufferLoadI8, "s_buffer_load_i8", [NO, NO, NO, 0x18], &[B32], &[B128]),
+    row(SBufferLoadU8, "s_buffer_load_u8", [NO, NO, NO, 0x19], &[B32], &[B128]),
+    row(SBufferLoadI16, "s_buffer_load_i16", [NO, NO, NO, 0x1a], &[B32], &[B128]),
+    row(SBufferLoadU16, "s_buffer_load_u16", [NO, NO, NO, 0x1b], &[B32], &[B128]),
+    row(SGl1Inv, "s_gl1_inv", [0x1f, 0x20, 0x20, NO], &[], &[]),
+    row(SDcacheInv, "s_dcache_inv", [0x20, 0x21, 0x21, 0x21], &[], &[]),
+    row(SMemtime, "s_memtime", [0x24, NO, NO, NO], &[B64], &[]),
+    row(SMemrealtime, "s_memrealtime", [0x25, NO, NO, NO], &[B64], &[]),
+    row(SPrefetchData, "s_prefetch_data", [NO, NO, NO, 0x26], &[], &[B64]),
+    row(SBufferPrefetchData, "s_buffer_prefetch_data", [NO, NO, NO, 0x27], &[], &[B128]),
+    row(SPrefetchDataPcRel, "s_prefetch_data_pc_rel", [NO, NO, NO, 0x28], &[], &[B64]),
+];

@@ -1,0 +1,47 @@
+//! Program control: branches, waits, messages (SOPP).
+
+use super::{NO, Row, row};
+use crate::isa::Op::*;
+
+/// Opcodes for RDNA2, RDNA3, RDNA3.5, RDNA4.
+pub(super) const SOPP: &[Row] = &[
+    row(SNop, "s_nop", [0x00, 0x00, 0x00, 0x00], &[], &[]),
+    row(SEndpgm, "s_endpgm", [0x01, 0x30, 0x30, 0x30], &[], &[]),
+    row(SBranch, "s_branch", [0x02, 0x20, 0x20, 0x20], &[], &[]),
+    row(SSethalt, "s_sethalt", [0x0d, 0x02, 0x02, 0x02], &[], &[]),
+    row(SSleep, "s_sleep", [0x0e, 0x03, 0x03, 0x03], &[], &[]),
+    row(SWakeup, "s_wakeup", [0x03, 0x34, 0x34, 0x34], &[], &[]),
+    row(SCbranchScc0, "s_cbranch_scc0", [0x04, 0x21, 0x21, 0x21], &[], &[]),
+    row(SSetInstPrefetchDistance, "s_set_inst_prefetch_distance", [NO, 0x04, 0x04, NO], &[], &[]),
+    row(SCbranchScc1, "s_cbranch_scc1", [0x05, 0x22, 0x22, 0x22], &[], &[]),
+    row(SClause, "s_clause", [0x21, 0x05, 0x05, 0x05], &[], &[]),
+    row(SCbranchVccz, "s_cbranch_vccz", [0x06, 0x23, 0x23, 0x23], &[], &[]),
+    row(SCbranchVccnz, "s_cbranch_vccnz", [0x07, 0x24, 0x24, 0x24], &[], &[]),
+    row(SDelayAlu, "s_delay_alu", [NO, 0x07, 0x07, 0x07], &[], &[]),
+    row(SCbranchExecz, "s_cbranch_execz", [0x08, 0x25, 0x25, 0x25], &[], &[]),
+    row(SWaitAlu, "s_wait_alu", [NO, NO, NO, 0x08], &[], &[]),
+    row(SWaitAlu, "s_waitcnt_depctr", [0x23, 0x08, 0x08, NO], &[], &[]),
+    row(SCbranchExecnz, "s_cbranch_execnz", [0x09, 0x26, 0x26, 0x26], &[], &[]),
+    row(SWaitcnt, "s_waitcnt", [0x0c, 0x09, 0x09, 0x09], &[], &[]),
+    row(SBarrier, "s_barrier", [0x0a, 0x3d, 0x3d, NO], &[], &[]),
+    row(SWaitIdle, "s_wait_idle", [0x22, 0x0a, 0x0a, 0x0a], &[], &[]),
+    row(SWaitEvent, "s_wait_event", [NO, 0x0b, 0x0b, 0x0b], &[], &[]),
+    row(SSetprio, "s_setprio", [0x0f, 0x35, 0x35, 0x35], &[], &[]),
+    row(SSendmsg, "s_sendmsg", [0x10, 0x36, 0x36, 0x36], &[], &[]),
+    row(STrap, "s_trap", [0x12, 0x10, 0x10, 0x10], &[], &[]),
+    row(SRoundMode, "s_round_mode", [0x24, 0x11, 0x11, 0x11], &[], &[]),
+    row(SDenormMode, "s_denorm_mode", [0x25, 0x12, 0x12, 0x12], &[], &[]),
+    row(SBarrierWait, "s_barrier_wait", [NO, NO, NO, 0x14], &[], &[]),
+    row(SBarrierLeave, "s_barrier_leave", [NO, NO, NO, 0x15], &[], &[]),
+    row(SCodeEnd, "s_code_end", [0x1f, 0x1f, 0x1f, 0x1f], &[], &[]),
+    row(SSetInstPrefetchDistance, "s_inst_prefetch", [0x20, NO, NO, NO], &[], &[]),
+    row(SWaitLoadcnt, "s_wait_loadcnt", [NO, NO, NO, 0x40], &[], &[]),
+    row(SWaitStorecnt, "s_wait_storecnt", [NO, NO, NO, 0x41], &[], &[]),
+    row(SWaitSamplecnt, "s_wait_samplecnt", [NO, NO, NO, 0x42], &[], &[]),
+    row(SWaitBvhcnt, "s_wait_bvhcnt", [NO, NO, NO, 0x43], &[], &[]),
+    row(SWaitExpcnt, "s_wait_expcnt", [NO, NO, NO, 0x44], &[], &[]),
+    row(SWaitDscnt, "s_wait_dscnt", [NO, NO, NO, 0x46], &[], &[]),
+    row(SWaitKmcnt, "s_wait_kmcnt", [NO, NO, NO, 0x47], &[], &[]),
+    row(SWaitLoadcntDscnt, "s_wait_loadcnt_dscnt", [NO, NO, NO, 0x48], &[], &[]),
+    row(SWaitStorecntDscnt, "s_wait_storecnt_dscnt", [NO, NO, NO, 0x49], &[], &[]),
+];

@@ -6,7 +6,7 @@
 # Rust's installer puts cargo here, and not every shell has been told. What is on PATH already comes first.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Arguments for run, bench, test and mutants, such as: make bench ARGS=decode
+# Arguments for run, bench, test, mutants and bindings, such as: make bench ARGS=decode
 ARGS ?=
 MODEL ?= engine/models/kjv
 ENGINE := cargo run --release --locked --quiet -p ssm-engine --
@@ -14,7 +14,7 @@ ENGINE := cargo run --release --locked --quiet -p ssm-engine --
 .PHONY: help
 help: ## Print this list
 	@echo 'usage: make TARGET [ARGS="..."]'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## Set up what is missing, then decode text with the small checkpoint of the repository
@@ -42,6 +42,41 @@ bench: ## Measure the ports (ARGS go to the benchmark)
 mutants: ## Prove that the tests find planted faults (ARGS="--list" names them)
 	@bash scripts/setup.sh
 	@python3 scripts/mutants.py $(ARGS)
+
+.PHONY: bindings
+bindings: ## Compare the declarations of the HIP library with its headers (ARGS="--help" says more)
+	@bash scripts/setup.sh build
+	@cargo run --release --locked --quiet -p ssm-update-bindings -- $(ARGS)
+
+.PHONY: prebuilt
+prebuilt: ## Make the committed code objects again from hip/ (HIPCC=... names another compiler)
+	@bash scripts/setup.sh
+	@cargo run --release --locked --quiet -p ssm-update --example prebuilt -- make
+
+.PHONY: verify-prebuilt
+verify-prebuilt: ## Prove that the committed code objects come from hip/
+	@bash scripts/setup.sh
+	@cargo run --release --locked --quiet -p ssm-update --example prebuilt -- verify
+
+.PHONY: verify-kernel-dtype-keys
+verify-kernel-dtype-keys: ## Prove that every tensor's dtype is in a kernel's key or in its parameters
+	@bash scripts/setup.sh
+	cargo test --release --locked -p ssm-update --test kernel_keys
+
+.PHONY: verify-kernel-port-dispatch
+verify-kernel-port-dispatch: ## Prove that predicate and dispatch agree, and that nothing else compares back ends
+	@bash scripts/setup.sh
+	cargo test --release --locked -p ssm-update --test dispatch --test selection
+
+.PHONY: verify-rocm
+verify-rocm: ## Every check of the ROCm port; conformance on the GPU where there is one
+	@bash scripts/setup.sh
+	@bash scripts/verify-rocm.sh
+
+.PHONY: kernel-counts
+kernel-counts: ## Write the tables of docs/hip-kernel.md from the HIP kernel's code objects
+	@bash scripts/setup.sh
+	cargo test --release --locked --quiet -p ssm-update --test kernel_page -- --ignored
 
 .PHONY: fmt
 fmt: ## Format the sources

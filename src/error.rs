@@ -30,6 +30,9 @@ pub enum Error {
     /// A value no path could serve: limits out of order, a slot beyond the pool, overlapping buffers, a null pointer.
     #[error("invalid argument to the fused SSM step: {0}")]
     Invalid(Mismatch),
+    /// A call of the driver failed. This is no refusal: what the step writes is then unspecified.
+    #[error("the fused SSM step failed: {0}")]
+    Driver(Box<DriverError>),
 }
 
 impl Error {
@@ -41,12 +44,33 @@ impl Error {
         Self::Invalid(Mismatch { field, expected: expected.into(), got: got.to_string() })
     }
 
-    /// The field at fault, what was expected and what came.
-    pub fn mismatch(&self) -> &Mismatch {
+    /// The field at fault, what was expected and what came; `None` for a fault of the driver.
+    pub fn mismatch(&self) -> Option<&Mismatch> {
         match self {
-            Self::Unsupported(m) | Self::Invalid(m) => m,
+            Self::Unsupported(m) | Self::Invalid(m) => Some(m),
+            Self::Driver(_) => None,
         }
     }
+}
+
+/// A failed call of an accelerator's driver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call} returned {name} ({code}): {text}{}", hint(.advice))]
+pub struct DriverError {
+    /// The driver's function, with what it was called for.
+    pub call: String,
+    /// Its status, which may be one that this version does not know.
+    pub code: i64,
+    /// The driver's name of the status.
+    pub name: String,
+    /// The driver's own text.
+    pub text: String,
+    /// What to do about it; empty where nothing is known.
+    pub advice: String,
+}
+
+fn hint(advice: &str) -> String {
+    if advice.is_empty() { String::new() } else { format!("; {advice}") }
 }
 
 /// Why a port did not open.
@@ -66,6 +90,66 @@ pub enum Unavailable {
         /// Why it cannot be honoured, and what would be.
         reason: String,
     },
+    /// The driver's library was not found, or lacks what is needed of it.
+    #[error("no {platform} library that can be used; tried {}", tried.iter().map(Failed::to_string).collect::<Vec<_>>().join("; "))]
+    Library {
+        /// The platform.
+        platform: &'static str,
+        /// Every name in the order of the search.
+        tried: Vec<Failed>,
+    },
+    /// A call of the driver failed.
+    #[error("{0}")]
+    Driver(Box<DriverError>),
+    /// The driver is there, and no such device.
+    #[error("{0}")]
+    NoDevice(String),
+    /// The device's waves do not have 32 lanes, or it would not say.
+    #[error(
+        "device {device}: the kernel is right for waves of 32 lanes only, and the device reports {reported}; devices before \
+         gfx10 have 64"
+    )]
+    Wavefront {
+        /// Number of the device.
+        device: i32,
+        /// The device's answer: the number, or the error.
+        reported: String,
+    },
+    /// No code object on board is for the device.
+    #[error("device {device} is {architecture}, and the code objects on board are for {}{note}", on_board.join(", "))]
+    Architecture {
+        /// Number of the device.
+        device: i32,
+        /// Its architecture.
+        architecture: String,
+        /// The architectures that would do.
+        on_board: Vec<String>,
+        /// What may help.
+        note: String,
+    },
+    /// A code object that must not be handed to the driver.
+    #[error("the code object for {target} is not usable: {fault}")]
+    CodeObject {
+        /// Its architecture.
+        target: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+}
+
+/// One attempt that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// What was tried.
+    pub what: String,
+    /// How it failed.
+    pub why: String,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.what, self.why)
+    }
 }
 
 /// No port was selected: which ones were considered, and why each was not taken.

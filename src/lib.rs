@@ -60,18 +60,26 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+#[cfg(feature = "rocm")]
+pub mod code_object;
+#[cfg(feature = "rocm")]
+mod driver;
 mod dtype;
 mod error;
 mod host;
+mod memory;
 mod port;
 pub mod ports;
 mod problem;
 pub mod reference;
+#[cfg(feature = "rocm")]
+mod staging;
 pub mod switches;
 
 pub use dtype::{Dtype, Element};
-pub use error::{Error, Mismatch, NoPort, Unavailable};
+pub use error::{DriverError, Error, Failed, Mismatch, NoPort, Unavailable};
 pub use host::{State, Step, Tensor, TensorMut};
+pub use memory::{Buffer, Memory};
 pub use port::{
     Kernel, Port, SSM_PORTS, Stream, has_kernel_port, select_kernel_port, select_with, ssm_kernel_available,
 };

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::fmt::Debug;
 
 use crate::switches::Selection;
-use crate::{Error, Launch, NoPort, Step, Unavailable, ports};
+use crate::{Error, Launch, Memory, NoPort, Step, Unavailable, ports};
 
 /// One row of the table. Rows are never under `cfg`: a port that was not built answers [`Unavailable::NotBuilt`].
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,8 @@ pub trait Kernel: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// Slot indices that are visible to the host and wrong; faults of the driver. Nothing has been written then.
+    /// Slot indices that are visible to the host and wrong: nothing has been written then. Faults of the driver
+    /// ([`Error::Driver`]): what the step writes is unspecified then.
     ///
     /// # Safety
     ///
@@ -55,12 +56,18 @@ pub trait Kernel: Send + Sync + Debug {
     #[allow(unsafe_code)] // the launch level: raw pointers
     unsafe fn launch(&self, launch: &Launch, stream: Stream) -> Result<(), Error>;
 
+    /// Memory for this port's launches; `None` where they work on the host's.
+    fn memory(&self) -> Option<&dyn Memory> {
+        None
+    }
+
     /// Host level: checks everything, runs the step on host memory and returns when y and the state are there.
     ///
     /// # Errors
     ///
     /// What [`validate`](crate::validate) and [`validate_slots`](crate::validate_slots) refuse, tensors of the wrong length
-    /// or layout, faults of the driver. On refusal nothing has been written.
+    /// or layout: nothing has been written then. Faults of the driver ([`Error::Driver`]): nothing of the host's has been
+    /// written either, unless copying the results back is what failed.
     fn step(&self, step: Step<'_>) -> Result<(), Error>;
 }
 

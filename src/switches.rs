@@ -15,8 +15,15 @@ pub const CPU_ISA: &str = "SSM_UPDATE_CPU_ISA";
 /// Threads that the CPU port uses at most.
 pub const CPU_THREADS: &str = "SSM_UPDATE_CPU_THREADS";
 
+/// The only HIP library that the ROCm port may load.
+pub const HIP_LIBRARY: &str = "SSM_UPDATE_HIP_LIBRARY";
+/// Where ROCm is installed; ROCm's own variable.
+pub const ROCM_PATH: &str = "ROCM_PATH";
+/// Makes ROCm take a device for another one; ROCm's own variable. Mentioned where something fails to load.
+pub const HSA_OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
+
 /// Every name above, for tools that show what is in force.
-pub const ALL: [&str; 5] = [KERNEL, CUDA_KERNEL, PORT, CPU_ISA, CPU_THREADS];
+pub const ALL: [&str; 8] = [KERNEL, CUDA_KERNEL, PORT, CPU_ISA, CPU_THREADS, HIP_LIBRARY, ROCM_PATH, HSA_OVERRIDE];
 
 /// The switches that decide which port is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +63,24 @@ impl Cpu {
     /// The values in force now.
     pub fn from_env() -> Self {
         Self { isa: non_empty(CPU_ISA), threads: non_empty(CPU_THREADS) }
+    }
+}
+
+/// The switches of the ROCm port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rocm {
+    /// Value of [`HIP_LIBRARY`]; empty counts as unset.
+    pub library: Option<OsString>,
+    /// Value of [`ROCM_PATH`]; empty counts as unset.
+    pub rocm_path: Option<OsString>,
+    /// Value of [`HSA_OVERRIDE`]; empty counts as unset.
+    pub hsa_override: Option<OsString>,
+}
+
+impl Rocm {
+    /// The values in force now.
+    pub fn from_env() -> Self {
+        Self { library: non_empty(HIP_LIBRARY), rocm_path: non_empty(ROCM_PATH), hsa_override: non_empty(HSA_OVERRIDE) }
     }
 }
 

@@ -1,116 +1,22 @@
 //! The HIP kernel as its compilers see it: which variants a code object holds, what each may use, and that a wrong wave
 //! width does not compile. Nothing is run here.
-//!
-//! Both compilers whose checks differ are used: clang 19 knows the macros of the wave width, clang 22 does not.
 
-use std::collections::BTreeMap;
-use std::env;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+#![cfg(feature = "rocm")]
 
+#[path = "common/hip.rs"]
+#[allow(dead_code, reason = "the page of counts uses the rest")]
+mod hip;
+
+use std::process::Command;
+
+use hip::{Disassembled, VERSIONS, compile, compilers, disassemble, source, targets, text, waits_for_loads};
 use rayon::prelude::*;
+use ssm_update::ports::rocm::variant::{self, PIECE};
 
-/// Versions of clang that the kernel is built with, newest first.
-const VERSIONS: [u32; 2] = [22, 19];
-/// Makes an absent compiler a failure.
-const REQUIRE: &str = "SSM_UPDATE_REQUIRE_HIPCC";
 /// Bytes that the code objects of one architecture may have.
 const SIZE_MAX: u64 = 512 * 1024;
 /// Vector registers that a kernel may use: with more, fewer waves share a processor's registers.
 const VGPRS_MAX: u64 = 64;
-
-/// The versions that are installed. Prints those that are not.
-///
-/// # Panics
-///
-/// When none is there, or one is not and `SSM_UPDATE_REQUIRE_HIPCC` is 1.
-fn compilers() -> Vec<u32> {
-    let installed = |version: &u32| Command::new(format!("clang++-{version}")).arg("--version").output().is_ok();
-    let (there, absent): (Vec<u32>, Vec<u32>) = VERSIONS.into_iter().partition(installed);
-    for version in &absent {
-        println!("clang++-{version}: NOT RUN (not installed; scripts/setup.sh installs it on Debian 12)");
-    }
-    assert!(
-        !there.is_empty(),
-        "none of clang++ {VERSIONS:?} is installed; scripts/setup.sh installs them on Debian 12"
-    );
-    let required = env::var(REQUIRE).is_ok_and(|value| value == "1");
-    assert!(!required || absent.is_empty(), "{REQUIRE}=1: clang++ {absent:?} not installed");
-    there
-}
-
-fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("hip").join(name)
-}
-
-/// The lines of `hip/targets.txt`.
-fn targets() -> Vec<String> {
-    let text = std::fs::read_to_string(source("targets.txt")).expect("hip/targets.txt is there");
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(str::to_owned).collect()
-}
-
-/// Compiles the kernel to a code object in a folder of this test.
-fn compile(version: u32, target: &str, extra: &[&str]) -> (Output, PathBuf) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("code_objects");
-    std::fs::create_dir_all(&folder).expect("the test's folder can be made");
-    let object = folder.join(format!("{target}-clang{version}{}.co", extra.concat()));
-    let output = Command::new(format!("clang++-{version}"))
-        .args(["-x", "hip", "-std=c++17", "-O3", "-Wall", "-Wextra", "-Werror", "-nogpulib", "-nogpuinc"])
-        .args(["--cuda-device-only", "--no-gpu-bundle-output", "-mcode-object-version=5"])
-        .arg(format!("--offload-arch={target}"))
-        .args(extra)
-        .arg("-c")
-        .arg(source("ssm_update.hip"))
-        .arg("-o")
-        .arg(&object)
-        .output()
-        .expect("the compiler starts");
-    (output, object)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// What a tool of LLVM prints.
-fn tool(name: &str, version: u32, arguments: &[&str], object: &Path) -> String {
-    let output =
-        Command::new(format!("{name}-{version}")).args(arguments).arg(object).output().expect("LLVM's tools start");
-    assert!(output.status.success(), "{name}-{version}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-/// Kernel name to its numbers in the metadata note.
-fn kernels(version: u32, object: &Path) -> BTreeMap<String, BTreeMap<String, u64>> {
-    let notes = tool("llvm-readelf", version, &["--notes"], object);
-    let mut kernels = BTreeMap::new();
-    // The note is a list of kernels, each of which begins with its arguments.
-    for part in notes.split("- .args:").skip(1) {
-        let fields =
-            part.lines().filter_map(|line| line.trim().split_once(':')).map(|(key, value)| (key, value.trim()));
-        let fields: BTreeMap<&str, &str> = fields.collect();
-        let numbers = fields.iter().filter_map(|(key, value)| Some(((*key).to_owned(), value.parse().ok()?)));
-        kernels.insert(fields[".name"].to_owned(), numbers.collect());
-    }
-    kernels
-}
-
-/// Every variant: T with B/C, state, and the 16-byte pieces that a lane holds of a row.
-fn variants() -> Vec<(String, usize)> {
-    let mut names = Vec::new();
-    for (t, bc) in [("f32", "f32"), ("f16", "f16"), ("f16", "f32"), ("bf16", "bf16"), ("bf16", "f32")] {
-        for (state, chunks) in [("f32", &[1, 2, 4][..]), ("f16", &[1, 2]), ("bf16", &[1, 2])] {
-            for &chunk in chunks {
-                // Rows in flight times pieces: as `tiles` in the kernel has it.
-                let most = if state == "f32" { 4 } else { 2 };
-                names.push((format!("ssm_update_{t}_{bc}_{state}_k{chunk}"), (most / chunk).max(1) * chunk));
-            }
-        }
-    }
-    names.sort();
-    names
-}
 
 /// One code object: variants, wave width, registers, memory, size.
 fn check(version: u32, target: &str) -> Result<(), String> {
@@ -131,57 +37,64 @@ fn check(version: u32, target: &str) -> Result<(), String> {
     if bytes > SIZE_MAX {
         return Err(format!("clang {version}, {target}: {bytes} bytes, at most {SIZE_MAX}"));
     }
-    let kernels = kernels(version, &object);
-    let (found, wanted): (Vec<&String>, Vec<_>) = (kernels.keys().collect(), variants());
-    if found != wanted.iter().map(|(name, _)| name).collect::<Vec<_>>() {
-        return Err(format!("clang {version}, {target}: kernels {found:?}"));
+    let kernels = disassemble(version, &object).map_err(|why| format!("clang {version}, {target}: {why}"))?;
+    let mut wanted = variant::names();
+    wanted.sort();
+    if !kernels.keys().eq(&wanted) {
+        return Err(format!("clang {version}, {target}: kernels {:?}", kernels.keys()));
     }
-    for (name, numbers) in &kernels {
-        let expected = [
-            (".wavefront_size", 32),
-            (".private_segment_fixed_size", 0),
-            (".group_segment_fixed_size", 0),
-            (".vgpr_spill_count", 0),
-            (".sgpr_spill_count", 0),
-        ];
-        for (field, value) in expected {
-            if numbers.get(field) != Some(&value) {
-                return Err(format!(
-                    "clang {version}, {target}, {name}: {field} {:?}, not {value}",
-                    numbers.get(field)
-                ));
+    for (x, bc) in variant::X_AND_BC {
+        for (state, chunks) in variant::STATES {
+            for &chunks in chunks {
+                let name = variant::name(x, bc, state, chunks);
+                let kernel = &kernels[&name];
+                let fault = |why: String| format!("clang {version}, {target}, {name}: {why}");
+                needs(kernel).and_then(|()| accesses(kernel, bc, state, chunks)).map_err(fault)?;
+                waits(kernel, target).map_err(fault)?;
             }
-        }
-        if numbers[".vgpr_count"] > VGPRS_MAX {
-            return Err(format!("clang {version}, {target}, {name}: {} VGPRs", numbers[".vgpr_count"]));
-        }
-    }
-    accesses(version, target, &object, &wanted)
-}
-
-/// The state is stored in 16-byte pieces, each once: as many stores as the variant has pieces in flight, in a program
-/// without loops over them. Nothing else is as wide.
-fn accesses(version: u32, target: &str, object: &Path, variants: &[(String, usize)]) -> Result<(), String> {
-    let listing = tool("llvm-objdump", version, &["-d", "--no-show-raw-insn"], object);
-    let mut stores: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut kernel = "";
-    for line in listing.lines() {
-        if let Some((_, name)) = line.strip_suffix(">:").and_then(|line| line.split_once(" <")) {
-            kernel = name;
-        }
-        let wide = ["global_store_b128", "global_store_dwordx4"].iter().any(|store| line.contains(store));
-        *stores.entry(kernel).or_default() += usize::from(wide);
-        if line.contains("flat_load") || line.contains("flat_store") {
-            return Err(format!("clang {version}, {target}, {kernel}: an access of unknown memory: {}", line.trim()));
-        }
-    }
-    for (name, pieces) in variants {
-        if stores.get(name.as_str()) != Some(pieces) {
-            let got = stores.get(name.as_str());
-            return Err(format!("clang {version}, {target}, {name}: {got:?} stores of 16 bytes, not {pieces}"));
         }
     }
     Ok(())
+}
+
+/// What the metadata says that a kernel needs.
+fn needs(of: &Disassembled) -> Result<(), String> {
+    let kernel = &of.kernel;
+    let got = (kernel.wavefront, kernel.scratch, kernel.lds, kernel.spills);
+    if got != (Some(32), 0, 0, 0) {
+        return Err(format!("(wavefront, scratch, LDS, spills) {got:?}"));
+    }
+    if kernel.vgprs > VGPRS_MAX { Err(format!("{} VGPRs, at most {VGPRS_MAX}", kernel.vgprs)) } else { Ok(()) }
+}
+
+/// The state is read and written in pieces of 16 bytes, each once: as many such loads and stores as the variant has pieces in
+/// flight, in a program without loops over them. Nothing else is as wide but B and C where the pieces' columns are.
+fn accesses(of: &Disassembled, bc: &str, state: &str, chunks: u32) -> Result<(), String> {
+    let bytes = |dtype: &str| if dtype == "f32" { 4 } else { 2 };
+    let pieces = variant::tiles(bytes(state), chunks) * chunks;
+    // B and C are read in whole words of up to 16 bytes.
+    let columns = PIECE / bytes(state) * bytes(bc);
+    let of_b_and_c = if columns >= PIECE { 2 * chunks * columns / PIECE } else { 0 };
+    for (kind, expected) in [("load", pieces + of_b_and_c), ("store", pieces)] {
+        let got = of.accesses(kind).remove(&PIECE).unwrap_or(0);
+        if got != expected as usize {
+            return Err(format!("{got} {kind}s of 16 bytes, not {expected}"));
+        }
+    }
+    let unknown = of.instructions.iter().find(|line| line.starts_with("flat_"));
+    unknown.map_or(Ok(()), |line| Err(format!("an access of unknown memory: {line}")))
+}
+
+/// From the first piece of the state on, every load is issued before the first one is waited for. On gfx12 both compilers put
+/// a wait for the first halves of the four per-head values in front of their second halves.
+fn waits(of: &Disassembled, target: &str) -> Result<(), String> {
+    let is_load = |line: &String| line.starts_with("global_load");
+    let wide = |line: &String| is_load(line) && (line.contains("_b128") || line.contains("_dwordx4"));
+    let first = of.instructions.iter().position(wide).ok_or("no load of 16 bytes")?;
+    let last = of.instructions.iter().rposition(is_load).ok_or("no load")?;
+    let waits = of.instructions[first..last].iter().filter(|line| waits_for_loads(line)).count();
+    let allowed = if target.starts_with("gfx12") { 4 } else { 0 };
+    if waits > allowed { Err(format!("{waits} waits between the loads, at most {allowed}")) } else { Ok(()) }
 }
 
 #[test]

@@ -14,6 +14,7 @@ const SCANNED: &[&str] = &[
     "src",
     "tests",
     "benches",
+    "bindings",
     "examples",
     "scripts",
     "engine/build.rs",
@@ -32,7 +33,8 @@ const EDGE: &str = "src/switches.rs";
 /// Every name that begins like this is a variable of ours, wherever it stands.
 const PREFIXES: &[&str] = &["SSM_UPDATE_", "MLXCEL_"];
 
-/// Files that read through a variable, and where its values come from: constants with one of the [`PREFIXES`].
+/// Files that read through a variable, and where its values come from: the file's own string constants, or ones with the
+/// [`PREFIXES`].
 const THROUGH_A_VARIABLE: &[(&str, &str)] = &[
     (EDGE, "non_empty is called with this file's constants"),
     ("engine/src/commands/doctor.rs", "an array of the constants in ssm_update::switches"),
@@ -181,6 +183,7 @@ fn survey(sources: &[Source]) -> (BTreeSet<String>, Vec<String>) {
                 Read::Name(name) => _ = names.insert(name),
                 Read::Unclear(_) if THROUGH_A_VARIABLE.iter().any(|(file, _)| path == file) => {
                     unclear_files.insert(path.as_str());
+                    names.extend(constants(text).into_values().map(str::to_owned));
                 }
                 Read::Unclear(what) => wrong.push(format!(
                     "{path} reads the environment by `{what}`: use a literal or a constant, or list the file with the reason"
@@ -272,6 +275,7 @@ fn page_begins_with_the_switch_and_its_alias() {
 #[test]
 fn each_disagreement_is_found() {
     let edge = "pub const A: &str = \"SSM_UPDATE_A\";\nfn f(name: &str) { env::var_os(name); }";
+    let edge_reads_another = format!("pub const B: &str = \"PLAIN\";\n{edge}");
     let page = "| `SSM_UPDATE_A` | x |\n\n## Not read by this project\n\n| `OTHERS` | y |\n";
     let with = |path: &str, text: &str| {
         let sources = [(EDGE.to_owned(), edge.to_owned()), (path.to_owned(), text.to_owned())];
@@ -307,6 +311,8 @@ fn each_disagreement_is_found() {
         );
     }
 
+    let other = disagreements(&[(EDGE.to_owned(), edge_reads_another)], page);
+    assert!(other.iter().any(|line| line.contains("PLAIN is read")), "{other:?}");
     let sources = [(EDGE.to_owned(), edge.to_owned())];
     let twice = disagreements(&sources, &format!("| `SSM_UPDATE_A` | x |\n{page}"));
     assert!(twice.iter().any(|line| line.contains("SSM_UPDATE_A is on the page twice")), "{twice:?}");

@@ -75,10 +75,10 @@ fn kernels() -> impl Iterator<Item = (&'static Subject, Level)> {
     ports::under_test().subjects.iter().zip(Level::ALL.into_iter().cycle())
 }
 
-/// Runs a fixture that must succeed; `None` where the level does not exist on the port.
-fn outcome(subject: &Subject, fixture: &Fixture, level: Level) -> Option<Fixture> {
-    let result = run_checked(&*subject.kernel, fixture, level)?;
-    Some(result.unwrap_or_else(|why| panic!("{} at {level:?}: {why}\n  {:?}", subject.label, fixture.case)))
+/// Runs a fixture that must succeed.
+fn outcome(subject: &Subject, fixture: &Fixture, level: Level) -> Fixture {
+    run_checked(&*subject.kernel, fixture, level)
+        .unwrap_or_else(|why| panic!("{} at {level:?}: {why}\n  {:?}", subject.label, fixture.case))
 }
 
 /// The bits of one batch row: its y and the state row that it used.
@@ -110,8 +110,8 @@ proptest! {
         let out_of_place = Fixture::new(&Case { state: StateMode::OutOfPlace, ..case });
         let in_place = Fixture::new(&Case { state: StateMode::InPlace, ..case });
         for (subject, level) in kernels() {
-            let Some(there) = outcome(subject, &out_of_place, level) else { continue };
-            let Some(here) = outcome(subject, &in_place, level) else { continue };
+            let there = outcome(subject, &out_of_place, level);
+            let here = outcome(subject, &in_place, level);
             prop_assert!(there.y.same_values(&here.y), "y differs on {}", subject.label);
             let mut other = there.state_after().clone();
             for range in there.state_ranges() {
@@ -131,8 +131,8 @@ proptest! {
         let update = Fixture::new(&Case { state: StateMode::OutOfPlace, ..case });
         let read = Fixture::new(&Case { state: StateMode::ReadOnly, ..case });
         for (subject, level) in kernels() {
-            let Some(update) = outcome(subject, &update, level) else { continue };
-            let Some(read) = outcome(subject, &read, level) else { continue };
+            let update = outcome(subject, &update, level);
+            let read = outcome(subject, &read, level);
             prop_assert!(update.y.same_values(&read.y), "y differs on {}", subject.label);
         }
     }
@@ -150,7 +150,7 @@ proptest! {
             .nth(wanted % dims.heads)
             .unwrap_or(1);
         for subject in &ports::under_test().subjects {
-            let Some(expected) = outcome(subject, &whole, Level::Slices) else { continue };
+            let expected = outcome(subject, &whole, Level::Slices);
             let mut sharded = whole.clone();
             for first in (0..dims.heads).step_by(heads) {
                 run_shard(&*subject.kernel, &mut sharded, first, heads);
@@ -172,11 +172,11 @@ proptest! {
         let padded = Fixture::new(&Case { state, ..case }.slots(slots));
         let live: Vec<usize> = (0..case.dims.batch).filter(|&row| padded.row_slots(row).is_some()).collect();
         for (subject, level) in kernels() {
-            let Some(outcome_padded) = outcome(subject, &padded, level) else { continue };
+            let outcome_padded = outcome(subject, &padded, level);
             for row in (0..case.dims.batch).filter(|row| !live.contains(row)) {
                 prop_assert!(row_bits(&outcome_padded, row).0.iter().all(|&bits| bits == 0), "row {row} is not zeros");
             }
-            let Some(alone) = outcome(subject, &select_rows(&padded, &live), level) else { continue };
+            let alone = outcome(subject, &select_rows(&padded, &live), level);
             for (at, &row) in live.iter().enumerate() {
                 let (alone, padded) = (row_bits(&alone, at), row_bits(&outcome_padded, row));
                 prop_assert_eq!(alone, padded, "row {} on {}", row, &subject.label);
@@ -190,8 +190,8 @@ proptest! {
         let fixture = Fixture::new(&case.slots(Slots::Permuted));
         let order = common::rng::Rng::new(seed, 1).permutation(case.dims.batch);
         for (subject, level) in kernels() {
-            let Some(straight) = outcome(subject, &fixture, level) else { continue };
-            let Some(permuted) = outcome(subject, &select_rows(&fixture, &order), level) else { continue };
+            let straight = outcome(subject, &fixture, level);
+            let permuted = outcome(subject, &select_rows(&fixture, &order), level);
             for (at, &row) in order.iter().enumerate() {
                 prop_assert_eq!(row_bits(&permuted, at), row_bits(&straight, row), "row {} on {}", row, &subject.label);
             }
@@ -211,7 +211,6 @@ proptest! {
             let mut in_one_go = Vec::new();
             for step in &steps {
                 let after = outcome(subject, &Fixture { state_in: state, ..step.clone() }, Level::Slices);
-                let Some(after) = after else { return Ok(()) };
                 state = after.state_in;
                 in_one_go.push(after.y);
             }
@@ -224,7 +223,6 @@ proptest! {
                     step.state_out = Some(Buffer::new(case.dtypes.state, step.state_in.len()));
                 }
                 let after = outcome(subject, &step, if second { Level::Views } else { Level::Slices });
-                let Some(after) = after else { return Ok(()) };
                 prop_assert!(after.y.same_bits(&in_one_go[number]), "y of step {number} on {}", subject.label);
                 halves = after.state_after().clone();
             }
@@ -268,7 +266,7 @@ proptest! {
             }
         }
         for (subject, level) in kernels() {
-            let Some(after) = outcome(subject, &fixture, level) else { continue };
+            let after = outcome(subject, &fixture, level);
             for range in fixture.state_ranges() {
                 let (then, now) = (fixture.state_in.bits_of(range.clone()), after.state_after().bits_of(range));
                 let differs = then.iter().zip(&now).position(|(then, now)| then != now);
@@ -294,8 +292,7 @@ proptest! {
             let mut first: Option<Fixture> = None;
             for (threads, pool) in [(1, 1), (2, 2), (3, 5), (5, 3), (7, 7), (64, 2)] {
                 let kernel = cpu_kernel(isa, threads, pool);
-                let ran = run_checked(&kernel, &fixture, Level::Slices).expect("the host level runs everywhere");
-                let after = ran.expect("a legal case");
+                let after = run_checked(&kernel, &fixture, Level::Slices).expect("a legal case");
                 match &first {
                     None => first = Some(after),
                     Some(first) => {
@@ -404,9 +401,9 @@ fn ssm_update_parity_stride_zero_broadcasts() {
     let mut broadcast = fixture.clone();
     (broadcast.strides.x, broadcast.strides.b, broadcast.strides.c, broadcast.strides.dt) = (0, 0, 0, 0);
     for subject in &ports::under_test().subjects {
-        let repeated = outcome(subject, &fixture, Level::Slices).expect("the host level runs everywhere");
+        let repeated = outcome(subject, &fixture, Level::Slices);
         let mut once = broadcast.clone();
-        assert_eq!(run(&*subject.kernel, &mut once, Level::Slices), Some(Ok(())), "{}", subject.label);
+        assert_eq!(run(&*subject.kernel, &mut once, Level::Slices), Ok(()), "{}", subject.label);
         assert!(once.y.same_bits(&repeated.y), "{}", subject.label);
         assert!(once.state_after().same_bits(repeated.state_after()), "{}", subject.label);
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::case::Case;
 use common::fixture::Fixture;
-use common::ports::{self, REQUIRE_PORT};
+use common::ports::{self, ONLY_PORT, REQUIRE_PORT};
 use common::run::{Level, run_checked};
 use ssm_update::ports::cpu::Isa;
 use ssm_update::switches::{CPU_ISA, CPU_THREADS, CUDA_KERNEL, KERNEL, PORT, Selection};
@@ -167,14 +167,22 @@ fn the_table_has_every_row_in_order() {
 
 #[test]
 fn a_required_port_that_does_not_open_is_an_error() {
-    assert!(ports::open(&[FIRST, ABSENT], None).is_ok());
-    assert!(ports::open(&[FIRST, ABSENT], Some("")).is_ok());
-    assert!(ports::open(&[FIRST, ABSENT], Some("first")).is_ok());
-    let why = ports::open(&[FIRST, ABSENT], Some("absent")).expect_err("required");
-    assert!(why.contains("absent") && why.contains("left at home"), "{why}");
-    let why = ports::open(&[FIRST, ABSENT], Some("nowhere")).expect_err("unknown");
-    assert!(why.contains("nowhere") && why.contains("first, absent"), "{why}");
-    let summary = ports::open(&[FIRST, ABSENT], None).expect("opens").summary.join("\n");
+    type Open = fn(Option<&str>) -> Result<ports::Ports, String>;
+    let required: Open = |name| ports::open(&[FIRST, ABSENT], name, None);
+    let only: Open = |name| ports::open(&[FIRST, ABSENT], None, name);
+    for (variable, open) in [(REQUIRE_PORT, required), (ONLY_PORT, only)] {
+        assert!(open(None).is_ok());
+        assert!(open(Some("")).is_ok());
+        assert!(open(Some("first")).is_ok());
+        let why = open(Some("absent")).expect_err("required");
+        assert!(why.contains(variable) && why.contains("absent") && why.contains("left at home"), "{why}");
+        let why = open(Some("nowhere")).expect_err("unknown");
+        assert!(why.contains(variable) && why.contains("nowhere") && why.contains("first, absent"), "{why}");
+    }
+    let both = ports::open(&[FIRST, SECOND], None, Some("second")).expect("opens");
+    assert_eq!(both.subjects.iter().map(|subject| subject.kernel.port()).collect::<Vec<_>>(), ["second"]);
+    assert!(both.summary.join("\n").contains("first: NOT RUN (SSM_UPDATE_ONLY_PORT=second)"), "{:?}", both.summary);
+    let summary = required(None).expect("opens").summary.join("\n");
     assert!(
         summary.contains("first: RUN") && summary.contains("absent: NOT RUN (not built: left at home)"),
         "{summary}"
@@ -182,7 +190,7 @@ fn a_required_port_that_does_not_open_is_an_error() {
 }
 
 /// Every variable that a child must not inherit.
-const VARIABLES: [&str; 6] = [KERNEL, CUDA_KERNEL, PORT, CPU_ISA, CPU_THREADS, REQUIRE_PORT];
+const VARIABLES: [&str; 7] = [KERNEL, CUDA_KERNEL, PORT, CPU_ISA, CPU_THREADS, REQUIRE_PORT, ONLY_PORT];
 
 /// Runs one ignored test of this binary in a process of its own, with just these variables set.
 fn child(test: &str, variables: &[(&str, &str)]) -> Output {
@@ -214,8 +222,7 @@ fn child_selects() {
     match result {
         Ok(kernel) => {
             let fixture = Fixture::new(&Case::new(2, 4, 40, 2, 64));
-            let ran = run_checked(&*kernel, &fixture, Level::Slices).expect("the host level runs everywhere");
-            let after = ran.expect("the selected port computes");
+            let after = run_checked(&*kernel, &fixture, Level::Slices).expect("the selected port computes");
             common::expect::Expected::of(&fixture).check(&after).expect("and computes the step");
             println!("\nSELECTED {}: {}", kernel.port(), kernel.describe());
         }

@@ -1,6 +1,9 @@
 //! The ports: one module each, exporting `PORT`, the row of [`SSM_PORTS`](crate::SSM_PORTS).
 
 pub mod cpu;
+#[cfg(feature = "rocm")]
+#[allow(unsafe_code)] // the launch level
+pub mod rocm;
 
 /// A row whose code is not in this version.
 macro_rules! not_built {
@@ -24,6 +27,7 @@ macro_rules! not_built {
     };
 }
 
+#[cfg(not(feature = "rocm"))]
 not_built!(rocm, "rocm", "ROCm");
 not_built!(cuda, "cuda", "CUDA");
 not_built!(metal, "metal", "Metal");

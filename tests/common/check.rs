@@ -23,8 +23,7 @@ pub fn check_fixture(fixture: &Fixture) -> Result<(), String> {
     for subject in &ports::under_test().subjects {
         for level in Level::ALL {
             let told = |why: String| format!("{} at {level:?}: {why}\n  {:?}", subject.label, fixture.case);
-            let Some(outcome) = run_checked(&*subject.kernel, fixture, level) else { continue };
-            let outcome = outcome.map_err(told)?;
+            let outcome = run_checked(&*subject.kernel, fixture, level).map_err(told)?;
             match first_of_group.iter().find(|(group, _)| *group == subject.group) {
                 Some((_, first)) => {
                     if !outcome.y.same_bits(&first.y) || !outcome.state_after().same_bits(first.state_after()) {

@@ -12,9 +12,14 @@ pub mod check;
 pub mod drift;
 pub mod expect;
 pub mod fixture;
+#[cfg(feature = "rocm")]
+pub mod images;
+pub mod log;
 pub mod memory;
 pub mod models;
 pub mod pairwise;
 pub mod ports;
 pub mod rng;
 pub mod run;
+#[cfg(all(feature = "rocm", target_os = "linux"))]
+pub mod scripted;

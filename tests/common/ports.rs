@@ -7,10 +7,10 @@ use rayon::ThreadPoolBuilder;
 use ssm_update::ports::cpu::{CpuKernel, Isa, RayonPool};
 use ssm_update::{Kernel, Port, SSM_PORTS};
 
-use super::memory;
-
 /// Names a port that must open: where an accelerator is expected, its absence is a failure and never a skip.
 pub const REQUIRE_PORT: &str = "SSM_UPDATE_REQUIRE_PORT";
+/// Names the only port under test, which must open: for runs on a device, or on a simulated one, beside those on the CPU.
+pub const ONLY_PORT: &str = "SSM_UPDATE_ONLY_PORT";
 
 /// A kernel under test.
 #[derive(Debug)]
@@ -42,25 +42,33 @@ pub fn cpu_kernel(isa: Isa, threads: usize, pool_threads: usize) -> CpuKernel {
 ///
 /// # Errors
 ///
-/// `required` names no row, or one that does not open.
-pub fn open(ports: &[Port], required: Option<&str>) -> Result<Ports, String> {
+/// `required` or `only` names no row, or one that does not open.
+pub fn open(ports: &[Port], required: Option<&str>, only: Option<&str>) -> Result<Ports, String> {
     let mut opened = Ports { subjects: Vec::new(), summary: Vec::new() };
-    let required = required.filter(|name| !name.is_empty());
-    if let Some(name) = required.filter(|name| ports.iter().all(|port| port.name != *name)) {
-        let known: Vec<_> = ports.iter().map(|port| port.name).collect();
-        return Err(format!("{REQUIRE_PORT}={name}: no such port; the ports are {}", known.join(", ")));
+    let named = [(REQUIRE_PORT, required), (ONLY_PORT, only)]
+        .map(|(variable, name)| (variable, name.filter(|name| !name.is_empty())));
+    for (variable, name) in named {
+        if let Some(name) = name.filter(|name| ports.iter().all(|port| port.name != *name)) {
+            let known: Vec<_> = ports.iter().map(|port| port.name).collect();
+            return Err(format!("{variable}={name}: no such port; the ports are {}", known.join(", ")));
+        }
     }
+    let must_open = |port: &Port| named.iter().find(|(_, name)| *name == Some(port.name));
     for port in ports {
+        if let (variable, Some(only)) = named[1]
+            && only != port.name
+        {
+            opened.summary.push(format!("port {}: NOT RUN ({variable}={only})", port.name));
+            continue;
+        }
         match (port.open)() {
             Ok(kernel) => {
-                let launch =
-                    if memory::of_port(port.name).is_some() { "" } else { "; launch level not run: no memory" };
-                opened.summary.push(format!("port {}: RUN ({}){launch}", port.name, kernel.describe()));
+                opened.summary.push(format!("port {}: RUN ({})", port.name, kernel.describe()));
                 let label = format!("{} as opened", port.name);
                 opened.subjects.push(Subject { group: label.clone(), label, kernel });
             }
-            Err(why) if required == Some(port.name) => {
-                return Err(format!("{REQUIRE_PORT}={}: the port did not open: {why}", port.name));
+            Err(why) if let Some((variable, _)) = must_open(port) => {
+                return Err(format!("{variable}={}: the port did not open: {why}", port.name));
             }
             Err(why) => opened.summary.push(format!("port {}: NOT RUN ({why})", port.name)),
         }
@@ -87,11 +95,12 @@ pub fn open(ports: &[Port], required: Option<&str>) -> Result<Ports, String> {
 ///
 /// # Panics
 ///
-/// When `SSM_UPDATE_REQUIRE_PORT` asks for a port that does not open.
+/// When `SSM_UPDATE_REQUIRE_PORT` or `SSM_UPDATE_ONLY_PORT` asks for a port that does not open.
 pub fn under_test() -> &'static Ports {
     static PORTS: OnceLock<Ports> = OnceLock::new();
     PORTS.get_or_init(|| {
-        let ports = open(SSM_PORTS, env::var(REQUIRE_PORT).ok().as_deref()).unwrap_or_else(|why| panic!("{why}"));
+        let (required, only) = (env::var(REQUIRE_PORT).ok(), env::var(ONLY_PORT).ok());
+        let ports = open(SSM_PORTS, required.as_deref(), only.as_deref()).unwrap_or_else(|why| panic!("{why}"));
         println!("{}", ports.summary.join("\n"));
         ports
     })

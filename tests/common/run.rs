@@ -24,11 +24,11 @@ impl Level {
     pub const ALL: [Self; 3] = [Self::Slices, Self::Views, Self::Launch];
 }
 
-/// Runs the step on the fixture's own buffers. `None`: this level cannot be run on the kernel's port.
-pub fn run(kernel: &dyn Kernel, fixture: &mut Fixture, level: Level) -> Option<Result<(), Error>> {
+/// Runs the step on the fixture's own buffers.
+pub fn run(kernel: &dyn Kernel, fixture: &mut Fixture, level: Level) -> Result<(), Error> {
     match level {
-        Level::Slices => Some(kernel.step(slices(fixture))),
-        Level::Views => Some(kernel.step(views(fixture))),
+        Level::Slices => kernel.step(slices(fixture)),
+        Level::Views => kernel.step(views(fixture)),
         Level::Launch => launch(kernel, fixture),
     }
 }
@@ -38,14 +38,13 @@ pub fn run(kernel: &dyn Kernel, fixture: &mut Fixture, level: Level) -> Option<R
 /// # Errors
 ///
 /// What went wrong, in words.
-pub fn run_checked(kernel: &dyn Kernel, fixture: &Fixture, level: Level) -> Option<Result<Fixture, String>> {
+pub fn run_checked(kernel: &dyn Kernel, fixture: &Fixture, level: Level) -> Result<Fixture, String> {
     let mut after = fixture.clone();
-    let result = run(kernel, &mut after, level)?;
-    Some(match (result, after.stray_write(fixture)) {
+    match (run(kernel, &mut after, level), after.stray_write(fixture)) {
         (Err(why), _) => Err(format!("refused: {why}")),
         (Ok(()), Some(stray)) => Err(stray),
         (Ok(()), None) => Ok(after),
-    })
+    }
 }
 
 /// The host-level step on slices, each with its batch stride.
@@ -116,8 +115,8 @@ pub fn views(fixture: &mut Fixture) -> Step<'_> {
 }
 
 /// The launch level, in the memory of the kernel's port.
-fn launch(kernel: &dyn Kernel, fixture: &mut Fixture) -> Option<Result<(), Error>> {
-    let mut memory = memory::of_port(kernel.port())?;
+fn launch(kernel: &dyn Kernel, fixture: &mut Fixture) -> Result<(), Error> {
+    let mut memory = memory::of(kernel);
     let mut place = |(whole, len, body): (*mut u8, usize, usize)| memory.place(whole, len).wrapping_add(body);
     let mut at = Pointers {
         x: place(fixture.x.raw()).cast(),
@@ -155,5 +154,5 @@ fn launch(kernel: &dyn Kernel, fixture: &mut Fixture) -> Option<Result<(), Error
         unsafe { kernel.launch(&launch, Stream::DEFAULT) }
     });
     memory.collect();
-    Some(result)
+    result
 }

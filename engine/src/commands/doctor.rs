@@ -29,6 +29,8 @@ struct Report {
     threads: usize,
     #[serde(flatten)]
     table: PortTable,
+    /// Which code objects for AMD GPUs are on board, and whether they were compiled or came with the crate.
+    code_objects: String,
     switches: Vec<Switch>,
 }
 
@@ -48,6 +50,7 @@ impl Report {
             cpu_features: cpu_features(),
             threads: rayon::current_num_threads(),
             table: PortTable::open(),
+            code_objects: ssm_update::ports::rocm::BUILT.to_string(),
             switches: switches::ALL.map(switch).into(),
         }
     }
@@ -55,6 +58,7 @@ impl Report {
     fn lines(&self) -> Vec<String> {
         let mut lines = self.table.lines();
         lines.push(String::new());
+        lines.push(format!("kernels:  {}", self.code_objects));
         lines.push(format!("cpu:      {}, {} threads", self.architecture, self.threads));
         lines.push(format!("features: {}", self.cpu_features.join(" ")));
         lines.push(String::new());

@@ -1,0 +1,192 @@
+//! What a launch of the ROCm port costs the host besides the runtime's own call: less than a microsecond, no heap, no look at
+//! the environment.
+//!
+//! This program counts both on its own threads: its allocator is the system's with a count, and its `getenv` stands in for the C
+//! library's, which Rust's standard library calls.
+
+#![cfg(all(feature = "rocm", target_os = "linux"))]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::hint::black_box;
+use std::time::Instant;
+
+use common::images::{good, on_board};
+use common::scripted::{Script, addresses};
+use ssm_update::ports::rocm::abi::Params;
+use ssm_update::{Dims, Dtype, Dtypes, Kernel, Launch, Problem, Stream, validate};
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    static LOOKS: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: the system's allocator, which is one.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// The C library's function of this name, for this program, with a count.
+///
+/// # Safety
+///
+/// As C has it: a text that ends in zero, and nobody changes the environment meanwhile.
+// SAFETY: it does what C says of the function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getenv(name: *const c_char) -> *mut c_char {
+    let _ = LOOKS.try_with(|count| count.set(count.get() + 1));
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    // SAFETY: the C library's list of texts, which ends in null.
+    let mut entry = unsafe { environ };
+    // SAFETY: within the list, up to its null.
+    while !entry.is_null() && !unsafe { *entry }.is_null() {
+        // SAFETY: an entry is a text that ends in zero.
+        let text = unsafe { CStr::from_ptr(*entry) };
+        if let Some(rest) = text.to_bytes().strip_prefix(name)
+            && rest.first() == Some(&b'=')
+        {
+            return rest[1..].as_ptr().cast_mut().cast();
+        }
+        // SAFETY: not the last one.
+        entry = unsafe { entry.add(1) };
+    }
+    std::ptr::null_mut()
+}
+
+/// Allocations and looks at the environment on this thread while something runs.
+fn counted<T>(run: impl FnOnce() -> T) -> (T, usize, usize) {
+    let (allocations, looks) = (ALLOCATIONS.get(), LOOKS.get());
+    let result = run();
+    (result, ALLOCATIONS.get() - allocations, LOOKS.get() - looks)
+}
+
+/// A token of Granite-4.0-H tiny, and a batch that takes several launches.
+fn launches() -> [Launch; 2] {
+    let dims = Dims { batch: 1, heads: 48, head_dim: 64, groups: 1, d_state: 128, slots: 1 };
+    [dims, Dims { batch: 200_000, slots: 200_000, ..dims }].map(|dims| {
+        let problem = Problem::contiguous(dims, Dtypes::uniform(Dtype::Bf16));
+        validate(&problem, &addresses()).expect("a legal problem")
+    })
+}
+
+#[test]
+fn both_counts_count() {
+    // SAFETY (of both): no test of this program changes the environment.
+    let (path, _, looks) = counted(|| std::env::var_os("PATH"));
+    assert!(path.is_some() && looks == 1, "{looks} looks");
+    let (_, allocations, looks) = counted(|| black_box(Vec::<u8>::with_capacity(black_box(100))));
+    assert_eq!((allocations, looks), (1, 0));
+}
+
+#[test]
+fn a_launch_takes_no_heap_and_does_not_look_at_the_environment() {
+    let script = Script::new();
+    script.set_devices(&[(good().target, 32); 2]);
+    let own = script.open(None, on_board()).expect("opens");
+    let other = script.open(Some(1), on_board()).expect("opens");
+    for kernel in [&own, &other] {
+        for launch in launches() {
+            // SAFETY: the script reads none of the tensors.
+            let run = || unsafe { kernel.launch(&launch, Stream::DEFAULT) };
+            let (result, allocations, looks) = counted(run);
+            result.expect("without faults");
+            assert_eq!((allocations, looks), (0, 0), "{launch:?}");
+        }
+    }
+}
+
+type Get = unsafe extern "C" fn(*mut c_int) -> c_int;
+type LaunchKernel = unsafe extern "C" fn(
+    *mut c_void,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+    *mut c_void,
+    *mut *mut c_void,
+    *mut *mut c_void,
+) -> c_int;
+
+/// Nanoseconds of one run, as the median of many short series.
+fn median(mut run: impl FnMut()) -> f64 {
+    const SERIES: usize = 301;
+    const RUNS: usize = 1000;
+    let mut times: Vec<f64> = (0..SERIES)
+        .map(|_| {
+            let start = Instant::now();
+            (0..RUNS).for_each(|_| run());
+            start.elapsed().as_nanos() as f64 / RUNS as f64
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[SERIES / 2]
+}
+
+/// Against a runtime whose launch only returns. With optimisation the time is held to the contract; without, it is printed.
+#[test]
+fn a_launch_costs_the_host_less_than_a_microsecond() {
+    let script = Script::new();
+    let kernel = script.open(None, on_board()).expect("opens");
+    let launch = launches()[0];
+    let library = script.library();
+    // SAFETY: HIP's functions of these names have these types.
+    let (get, call) = unsafe {
+        let get = *library.get::<Get>(b"hipGetDevice").expect("scripted");
+        (get, *library.get::<LaunchKernel>(b"hipModuleLaunchKernel").expect("scripted"))
+    };
+    script.set_recording(false);
+
+    let mut params = Params::default();
+    let null = std::ptr::null_mut();
+    let bare = median(|| {
+        let mut arguments = [(&raw mut params).cast::<c_void>()];
+        let list = arguments.as_mut_ptr();
+        // SAFETY: without recording, the script looks at none of its arguments.
+        let status = unsafe { call(null, 16, 48, 1, 128, 1, 1, 0, null, black_box(list), null.cast()) };
+        assert_eq!(status, 0);
+    });
+    let device = median(|| {
+        let mut device = 0;
+        // SAFETY: writes one int.
+        assert_eq!(unsafe { get(&raw mut device) }, 0);
+    });
+    let whole = median(|| {
+        // SAFETY: without recording, the script looks at none of its arguments.
+        unsafe { kernel.launch(black_box(&launch), Stream::DEFAULT) }.expect("without faults");
+    });
+    script.set_recording(true);
+
+    let optimised = !cfg!(debug_assertions);
+    let held = if optimised { "held to less than 1000 ns" } else { "not held to a limit without optimisation" };
+    let above = whole - bare;
+    println!(
+        "a launch: {whole:.0} ns, of which {bare:.0} ns in the runtime's empty call and {device:.0} ns in asking for the \
+         device; {above:.0} ns above the call, {held}"
+    );
+    assert!(!optimised || above < 1000.0, "{above:.0} ns above the runtime's own call");
+}

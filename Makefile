@@ -27,6 +27,11 @@ test: ## Set up what is missing, then everything that CI runs (ARGS="format docs
 	@bash scripts/setup.sh
 	@bash scripts/test.sh $(ARGS)
 
+.PHONY: test-all
+test-all: ## The same on every target of the HIP kernel, where `test` takes one of each generation (hours)
+	@bash scripts/setup.sh
+	@HIP_SIM_TEST_TARGETS=all bash scripts/test.sh $(ARGS)
+
 .PHONY: ports doctor
 ports: doctor ## The same as doctor
 doctor: ## Print the port table with a reason per row, processor features and switches in force

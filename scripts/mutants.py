@@ -11,6 +11,8 @@ A table is a TOML file, tests/mutants/NAME.toml:
     package = "ssm-update"              # whose tests have to find the faults
     order = ["lib", "refusal"]          # test binaries to run first, the fast ones; then the others by name, doctests last
     skip = ["environment"]              # test binaries that cannot find these faults
+    build = ["hip-sim"]                 # optional: packages to build beforehand
+    environment = { NAME = "value" }    # optional: for all commands; {target} stands for cargo's target folder
 
     [[mutant]]
     name = "group-map-modulo"
@@ -71,7 +73,7 @@ def read_table(path):
     """A table whose every entry has what it needs."""
     with open(path, "rb") as file:
         table = tomllib.load(file)
-    unknown = table.keys() - {"package", "order", "skip", "mutant"}
+    unknown = table.keys() - {"package", "order", "skip", "build", "environment", "mutant"}
     if unknown or "package" not in table or not table.get("mutant"):
         raise Broken(f"{path}: needs `package` and [[mutant]] entries; unknown keys: {sorted(unknown) or 'none'}")
     names = set()
@@ -139,10 +141,11 @@ def write_if_different(path, content):
     path.write_bytes(content)
 
 
-def cargo(*arguments):
+def cargo(*arguments, environment=None):
     """Runs cargo in the copy; gives status, output and what it wrote for people."""
     command = ["cargo", *arguments]
-    return subprocess.run(command, cwd=COPY, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    environment = environment or ENVIRONMENT
+    return subprocess.run(command, cwd=COPY, env=environment, capture_output=True, text=True, check=False)
 
 
 class Suite:
@@ -164,6 +167,17 @@ class Suite:
         rest = sorted((tests | library) - {"doc"} - set(order)) + sorted(library & {"doc"})
         self.order = [name for name in [*order, *(name for name in rest if name not in order)] if name not in skip]
         self.seconds = {}
+        target = ENVIRONMENT["CARGO_TARGET_DIR"]
+        extra = {name: value.replace("{target}", target) for name, value in table.get("environment", {}).items()}
+        self.environment = ENVIRONMENT | extra
+        for package in table.get("build", []):
+            built = self.cargo("build", "--release", "--locked", "-p", package)
+            if built.returncode:
+                raise Broken(f"package {package} does not build:\n{built.stderr}")
+
+    def cargo(self, *arguments):
+        """Runs cargo in the table's environment."""
+        return cargo(*arguments, environment=self.environment)
 
     def arguments(self, name):
         """What cargo needs to choose a test binary."""
@@ -174,7 +188,7 @@ class Suite:
         """Builds a test binary; gives the compiler's text where that fails."""
         if name == "doc":
             return None  # cannot be built apart; the library under it has been
-        result = cargo(*self.arguments(name), "--no-run")
+        result = self.cargo(*self.arguments(name), "--no-run")
         return result.stderr if result.returncode else None
 
     def run(self, name):
@@ -182,7 +196,7 @@ class Suite:
         process = subprocess.Popen(
             ["cargo", *self.arguments(name), "--", "--color=never"],
             cwd=COPY,
-            env=ENVIRONMENT,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -305,7 +319,7 @@ def try_compile(suite, mutant):
     original = path.read_text()
     try:
         path.write_text(mutate(mutant, original))
-        result = cargo("check", "--release", "--locked", "-p", suite.package)
+        result = suite.cargo("check", "--release", "--locked", "-p", suite.package)
         return result.returncode == 0, "compiles" if result.returncode == 0 else f"DOES NOT COMPILE:\n{result.stderr}"
     finally:
         path.write_text(original)

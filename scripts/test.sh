@@ -19,6 +19,7 @@ steps=(
     'docs        rustdoc without warnings'
     'tests       unit tests, integration tests and doctests of every package'
     'linked      the ROCm port with the HIP runtime linked instead of loaded'
+    'simulated   the ROCm port on simulated GPUs: the parity tests, the cases, and the engine'"'"'s golden text'
     'mutants     planted faults are found by the tests'
 )
 
@@ -45,6 +46,26 @@ step_linked() {
     else
         echo 'NOT RUN: no HIP headers (package libamdhip64-dev, or HIP_PATH)'
     fi
+}
+
+# The compiled kernels run on the simulator of hip-sim/. HIP_SIM_TEST_TARGETS=all: on every target, one after the other.
+step_simulated() {
+    local target targets=(gfx1151 gfx1100) names
+    if [[ ${HIP_SIM_TEST_TARGETS-} == all ]]; then
+        mapfile -t targets < <(grep -o '^gfx[0-9]*' hip/targets.txt)
+    fi
+    cargo build -p hip-sim --locked --release
+    local -x SSM_UPDATE_HIP_LIBRARY HIP_SIM_ARCH
+    SSM_UPDATE_HIP_LIBRARY=$(realpath "${CARGO_TARGET_DIR:-target}/release/libhip_sim.so")
+    for target in "${targets[@]}"; do
+        printf -- '--- the rocm port on %s, simulated\n' "$target"
+        HIP_SIM_ARCH=$target
+        names=(cases conformance properties rounding)
+        SSM_UPDATE_ONLY_PORT=rocm cargo test -p ssm-update --locked --release "${names[@]/#/--test=}" -- --nocapture
+    done
+    printf -- '--- the engine with the rocm port on %s, simulated\n' "${targets[0]}"
+    HIP_SIM_ARCH=${targets[0]}
+    SSM_UPDATE_PORT=rocm cargo test -p ssm-engine --locked --release --test goldens -- --nocapture
 }
 
 step_mutants() { python3 scripts/mutants.py; }

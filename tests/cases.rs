@@ -767,3 +767,9 @@ fn slices_of_one_projection() {
         );
     }
 }
+
+/// More batch rows than one grid of a GPU has: ports launch several times, and each row still has its own data.
+#[test]
+fn batches_beyond_a_grid() {
+    check_cases("batches beyond a grid", &[Case::new(65_537, 1, 1, 1, 16)]);
+}

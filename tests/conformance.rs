@@ -131,12 +131,6 @@ fn ssm_update_parity_edges() {
     check_cases("edges (full product)", &cases);
 }
 
-/// More batch rows than one grid of a GPU has: ports launch several times, and each row still has its own data.
-#[test]
-fn ssm_update_parity_batches_beyond_a_grid() {
-    check_cases("batches beyond a grid", &[Case::new(65_537, 1, 1, 1, 16)]);
-}
-
 /// Every d_state that is promised, with a head_dim around the widths in which ports may work: the full product.
 #[test]
 fn ssm_update_parity_d_states() {

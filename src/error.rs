@@ -53,6 +53,18 @@ impl Error {
     }
 }
 
+impl From<Box<DriverError>> for Error {
+    fn from(error: Box<DriverError>) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl From<Box<DriverError>> for Unavailable {
+    fn from(error: Box<DriverError>) -> Self {
+        Self::Driver(error)
+    }
+}
+
 /// A failed call of an accelerator's driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call} returned {name} ({code}): {text}{}", hint(.advice))]

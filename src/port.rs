@@ -72,6 +72,8 @@ pub trait Kernel: Send + Sync + Debug {
 }
 
 /// Whether the fused step should be used: not switched off, and a port of [`SSM_PORTS`] opens.
+///
+/// It opens the port to find out, which loads a code object on an accelerator: ask once per model, not per token.
 pub fn ssm_kernel_available() -> bool {
     has_kernel_port(SSM_PORTS)
 }

@@ -14,8 +14,9 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::hint::black_box;
 use std::time::Instant;
 
+use common::addresses::addresses;
 use common::images::{good, on_board};
-use common::scripted::{Script, addresses};
+use common::scripted::Script;
 use ssm_update::ports::rocm::abi::Params;
 use ssm_update::{Dims, Dtype, Dtypes, Kernel, Launch, Problem, Stream, validate};
 

@@ -9,12 +9,13 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use common::addresses::addresses;
 use common::case::{Case, Slots, StateMode};
 use common::fixture::Fixture;
 use common::images::{good, on_board};
 use common::log::take_warnings;
 use common::run::slices;
-use common::scripted::{Call, Script, addresses};
+use common::scripted::{Call, Script};
 use ssm_update::ports::rocm::RocmKernel;
 use ssm_update::{Dtype, Dtypes, Error, Kernel, Launch, Problem, Stream, Unavailable, validate};
 

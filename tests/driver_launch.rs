@@ -8,11 +8,12 @@ mod common;
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 
+use common::addresses::addresses;
 use common::case::{Case, Slots, StateMode, T_AND_BC};
 use common::fixture::Fixture;
 use common::images::{good, on_board};
 use common::run::slices;
-use common::scripted::{Call, Script, addresses};
+use common::scripted::{Call, Script};
 use ssm_update::ports::rocm::abi::Params;
 use ssm_update::ports::rocm::{RocmKernel, variant};
 use ssm_update::{

@@ -2,9 +2,13 @@
 //! A key that lacks one would run a kernel on data of another width, and nothing would say so.
 #![cfg(feature = "rocm")]
 
+#[path = "common/addresses.rs"]
+mod addresses;
+
 use std::collections::HashMap;
 use std::ffi::c_void;
 
+use addresses::addresses;
 use ssm_update::ports::rocm::plan::Plan;
 use ssm_update::ports::rocm::{BUILT, variant};
 use ssm_update::{Dims, Dtype, Dtypes, Pointers, Problem, validate};
@@ -63,24 +67,7 @@ fn combinations() -> Vec<Dtypes> {
 /// Plans a small step with every optional tensor, and gives what the device sees of the dtypes.
 fn seen(dtypes: Dtypes, d_state: usize) -> (Plan, Seen) {
     let dims = Dims { batch: 2, heads: 6, head_dim: 5, groups: 3, d_state, slots: 4 };
-    // Addresses that are told apart, far from each other, never followed.
-    let address = |number: usize| std::ptr::without_provenance_mut::<c_void>(number << 24);
-    let at = Pointers {
-        x: address(1),
-        z: address(2),
-        b: address(3),
-        c: address(4),
-        dt: address(5),
-        a_log: address(6),
-        d: address(7),
-        dt_bias: address(8),
-        state_in: address(9),
-        state_out: address(10),
-        slots_in: address(11).cast(),
-        slots_out: address(12).cast(),
-        y: address(13),
-    };
-    let launch = validate(&Problem::contiguous(dims, dtypes), &at).expect("a legal combination");
+    let launch = validate(&Problem::contiguous(dims, dtypes), &addresses()).expect("a legal combination");
     let plan = Plan::new(&launch).expect("a small step");
     let params = plan.params;
     (plan, (plan.kernel, [params.dt_dtype, params.a_log_dtype, params.d_dtype, params.dt_bias_dtype]))

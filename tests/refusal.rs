@@ -5,6 +5,7 @@ mod common;
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;
 
+use common::addresses::addresses;
 use common::buffer::{Buffer, Guarded};
 use common::case::{Case, Optional, Slots, StateMode};
 use common::fixture::Fixture;
@@ -490,26 +491,9 @@ fn outputs_of_the_wrong_layout_are_refused_and_untouched() {
 }
 
 /// A legal problem and pointers to nowhere: `validate` looks at addresses only.
-fn addresses() -> (Problem, Pointers) {
+fn nowhere() -> (Problem, Pointers) {
     let dims = Dims { batch: 2, heads: 4, head_dim: 3, groups: 2, d_state: 48, slots: 5 };
-    let problem = Problem::contiguous(dims, Dtypes::uniform(Dtype::F32));
-    let at = |number: usize| without_provenance_mut::<c_void>(number << 20);
-    let pointers = Pointers {
-        x: at(1),
-        z: at(2),
-        b: at(3),
-        c: at(4),
-        dt: at(5),
-        a_log: at(6),
-        d: at(7),
-        dt_bias: at(8),
-        state_in: at(9),
-        state_out: at(10),
-        slots_in: at(11).cast(),
-        slots_out: at(12).cast(),
-        y: at(13),
-    };
-    (problem, pointers)
+    (Problem::contiguous(dims, Dtypes::uniform(Dtype::F32)), addresses())
 }
 
 /// One pointer of a launch by its field's name, as the address it holds.
@@ -535,7 +519,7 @@ fn point(at: &mut Pointers, field: &str, address: usize) {
 
 #[test]
 fn null_pointers_are_refused_where_required() {
-    let (problem, at) = addresses();
+    let (problem, at) = nowhere();
     assert!(validate(&problem, &at).is_ok());
     for field in ["x", "b", "c", "dt", "a_log", "state_in", "state_out", "y"] {
         let mut at = at;
@@ -562,7 +546,7 @@ fn null_pointers_are_refused_where_required() {
 #[test]
 fn misaligned_pointers_are_refused() {
     for dtype in Dtype::ALL {
-        let (mut problem, at) = addresses();
+        let (mut problem, at) = nowhere();
         problem.dtypes = Dtypes { state: dtype, ..Dtypes::uniform(dtype) };
         for (field, number, size) in [
             ("x", 1, dtype.size()),
@@ -594,9 +578,9 @@ fn misaligned_pointers_are_refused() {
 
 #[test]
 fn a_partial_overlap_of_the_states_is_refused() {
-    let (problem, at) = addresses();
+    let (problem, at) = nowhere();
     let bytes = 5 * 4 * 3 * 48 * 4;
-    let from = 9 << 20;
+    let from = at.state_in.addr();
     for (distance, legal) in [(0, true), (4, false), (16, false), (bytes - 4, false), (bytes, true), (bytes + 4, true)]
     {
         for to in [from + distance, from - distance] {
@@ -613,7 +597,7 @@ fn a_partial_overlap_of_the_states_is_refused() {
 
 #[test]
 fn a_launch_carries_what_was_checked() {
-    let (problem, at) = addresses();
+    let (problem, at) = nowhere();
     let launch = validate(&problem, &at).expect("legal");
     assert_eq!(launch.problem(), &problem);
     assert_eq!(launch.at().y, at.y);
@@ -625,7 +609,7 @@ fn a_launch_carries_what_was_checked() {
 
 #[test]
 fn strides_that_overflow_are_refused() {
-    let (problem, at) = addresses();
+    let (problem, at) = nowhere();
     type Set = fn(&mut Problem, usize);
     let strides: [(&str, Set); 6] = [
         ("x", |p, s| p.strides.x = s),
@@ -646,7 +630,7 @@ fn strides_that_overflow_are_refused() {
 
 #[test]
 fn the_launch_level_refuses_what_the_host_level_refuses() {
-    let (problem, at) = addresses();
+    let (problem, at) = nowhere();
     let with = |change: fn(&mut Problem)| {
         let mut problem = problem;
         change(&mut problem);

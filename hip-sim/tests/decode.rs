@@ -6,6 +6,8 @@
 //! The kernels are `hip/ssm_update.hip` and the programs of the tests, by each compiler, at each level of optimisation, for one
 //! target of each generation, or for all of `hip/targets.txt` with `HIP_SIM_TEST_TARGETS=all`.
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fmt::Write as _;
@@ -16,16 +18,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hip_sim::exec::{Access, Fault, FaultKind, Memory, MemoryFault, Program, Wave, WaveSetup};
 use hip_sim::isa::{Arch, Dialect, decode};
+use support::{VERSIONS, compilers};
 
-/// Versions of clang, with the spelling of their disassembler.
-const COMPILERS: [(u32, Dialect); 2] = [(22, Dialect::Llvm22), (19, Dialect::Llvm19)];
 const LEVELS: [&str; 4] = ["-O0", "-O1", "-O2", "-O3"];
-/// Makes an absent compiler a failure.
-const REQUIRE: &str = "SSM_UPDATE_REQUIRE_HIPCC";
 /// Replaces the list of targets, separated by commas; `all` is every one of `hip/targets.txt`.
 const TARGETS: &str = "HIP_SIM_TEST_TARGETS";
 /// What is read where nothing is asked for: one target of each generation.
 const USUAL: &str = "gfx1151,gfx1100,gfx1200,gfx1030";
+
+/// How a version's disassembler spells.
+fn dialect(version: u32) -> Dialect {
+    match version {
+        19 => Dialect::Llvm19,
+        _ => Dialect::Llvm22,
+    }
+}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above").to_owned()
@@ -239,25 +246,11 @@ fn in_parallel<T: Send>(count: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T>
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The compilers that are installed. Prints those that are not.
-fn compilers() -> Vec<(u32, Dialect)> {
-    let mut there = Vec::new();
-    for (version, dialect) in COMPILERS {
-        if Command::new(format!("clang++-{version}")).arg("--version").output().is_ok() {
-            there.push((version, dialect));
-            continue;
-        }
-        println!("clang++-{version}: NOT RUN (not installed; scripts/setup.sh installs it on Debian 12)");
-        assert!(env::var(REQUIRE).as_deref() != Ok("1"), "{REQUIRE}=1: clang++-{version} is not installed");
-    }
-    assert!(!there.is_empty(), "no compiler is installed; scripts/setup.sh installs them on Debian 12");
-    there
-}
-
 #[test]
 fn every_instruction_agrees_with_llvm() {
     let mut jobs = Vec::new();
-    for (version, dialect) in compilers() {
+    for version in compilers() {
+        let dialect = dialect(version);
         for target in targets() {
             for source in sources() {
                 jobs.extend(LEVELS.map(|level| (version, dialect, target.clone(), source.clone(), level)));
@@ -289,7 +282,7 @@ fn every_instruction_agrees_with_llvm() {
             Ok(tally) => tally,
             Err(why) if why.contains("target") => {
                 not_run.insert(format!("clang {}, {}: NOT RUN ({why})", outcome.version, outcome.target));
-                assert!(outcome.version != COMPILERS[0].0, "the newest compiler does not know {}", outcome.target);
+                assert!(outcome.version != VERSIONS[0], "the newest compiler does not know {}", outcome.target);
                 continue;
             }
             Err(why) => {

@@ -2,7 +2,6 @@
 
 pub mod cpu;
 #[cfg(feature = "rocm")]
-#[allow(unsafe_code)] // the launch level
 pub mod rocm;
 
 /// A row whose code is not in this version.

@@ -2,11 +2,16 @@
 //!
 //! Both compilers whose checks differ are used: clang 19 knows the macros of the wave width, clang 22 does not.
 
+#[path = "../../build/command.rs"]
+#[allow(dead_code, reason = "the build script uses the rest")]
+mod command;
+
 use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use command::Invocation;
 use ssm_update::code_object::{CodeObject, Kernel};
 
 /// Versions of clang that the kernel is built with, newest first.
@@ -60,21 +65,14 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Compiles the kernel to a code object.
+/// Compiles the kernel to a code object as the build does, but without warnings.
 pub fn compile(version: u32, target: &str, extra: &[&str]) -> (Output, PathBuf) {
     let object = folder("code_objects").join(format!("{target}-clang{version}{}.co", extra.concat()));
-    let output = Command::new(format!("clang++-{version}"))
-        .args(["-x", "hip", "-std=c++17", "-O3", "-Wall", "-Wextra", "-Werror", "-nogpulib", "-nogpuinc"])
-        .args(["--cuda-device-only", "--no-gpu-bundle-output", "-mcode-object-version=5"])
-        .arg(format!("--offload-arch={target}"))
-        .args(extra)
-        .arg("-c")
-        .arg(source("ssm_update.hip"))
-        .arg("-o")
-        .arg(&object)
-        .output()
-        .expect("the compiler starts");
-    (output, object)
+    let program = PathBuf::from(format!("clang++-{version}"));
+    let mut invocation =
+        Invocation::compile(&program, &source(""), "ssm_update.hip", target, command::Form::Bare, &object);
+    invocation.arguments.extend(["-Wall", "-Wextra", "-Werror"].iter().chain(extra).map(|&flag| flag.to_owned()));
+    (invocation.run().expect("the compiler starts"), object)
 }
 
 /// What a program printed.

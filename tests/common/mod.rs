@@ -6,6 +6,7 @@
 
 #![allow(dead_code)] // every test binary compiles this folder and uses its own part of it
 
+pub mod addresses;
 pub mod buffer;
 pub mod case;
 pub mod check;

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use libloading::Library;
 use ssm_update::ports::rocm::abi::Params;
 use ssm_update::ports::rocm::{Image, RocmKernel};
-use ssm_update::{Pointers, Unavailable, switches};
+use ssm_update::{Unavailable, switches};
 
 use super::images::good;
 
@@ -389,25 +389,5 @@ impl Drop for Script {
     fn drop(&mut self) {
         // It stays loaded; the file is not needed for that.
         let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Addresses for the tensors of a launch that nobody reads: multiples of 16, far apart, each another one, the optional ones too.
-pub fn addresses() -> Pointers {
-    let at = |number: usize| std::ptr::without_provenance_mut::<std::ffi::c_void>(number << 40);
-    Pointers {
-        x: at(1),
-        z: at(2),
-        b: at(3),
-        c: at(4),
-        dt: at(5),
-        a_log: at(6),
-        d: at(7),
-        dt_bias: at(8),
-        state_in: at(9),
-        state_out: at(10),
-        slots_in: at(11).cast(),
-        slots_out: at(12).cast(),
-        y: at(13),
     }
 }

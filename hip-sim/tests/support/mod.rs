@@ -30,6 +30,7 @@ pub fn compilers() -> Vec<u32> {
     }
     let required = env::var(REQUIRE).is_ok_and(|value| value == "1");
     assert!(!required || absent.is_empty(), "{REQUIRE}=1: clang++ {absent:?} not installed");
+    assert!(!there.is_empty(), "no compiler is installed; scripts/setup.sh installs them on Debian 12");
     there
 }
 

@@ -53,11 +53,12 @@ impl RocmKernel {
     /// # Errors
     ///
     /// The first thing that stands in the way. Nothing stays loaded then.
+    #[allow(unsafe_code)] // the image is whole
     pub fn open(switches: &switches::Rocm, device: Option<i32>, images: &[Image<'_>]) -> Result<Self, Unavailable> {
         let hip = library::load(switches)?;
         // Asked first, since it says `hipErrorNoDevice` where the initialisation of older runtimes says `hipErrorInvalidDevice`.
-        let count = hip.device_count().map_err(Unavailable::Driver)?;
-        hip.init().map_err(Unavailable::Driver)?;
+        let count = hip.device_count()?;
+        hip.init()?;
         if count < 1 {
             let advice = hip::NO_DEVICE_ADVICE;
             return Err(Unavailable::NoDevice(format!(
@@ -67,12 +68,12 @@ impl RocmKernel {
         }
         let device = match device {
             Some(device) => device,
-            None => hip.current_device().map_err(Unavailable::Driver)?,
+            None => hip.current_device()?,
         };
         if !(0..count).contains(&device) {
             return Err(Unavailable::NoDevice(format!("device {device} of {count}, counted from 0, does not exist")));
         }
-        let _current = hip.use_device(device).map_err(Unavailable::Driver)?;
+        let _current = hip.use_device(device)?;
 
         // The fifth layer of the wave32 guard; a query that fails counts as not 32.
         let reported = match hip.wavefront(device) {
@@ -83,7 +84,7 @@ impl RocmKernel {
         if let Some(reported) = reported {
             return Err(Unavailable::Wavefront { device, reported });
         }
-        let properties = hip.properties(device).map_err(Unavailable::Driver)?.ok_or_else(|| {
+        let properties = hip.properties(device)?.ok_or_else(|| {
             Unavailable::NoDevice(format!(
                 "the HIP runtime ({}) has neither hipGetDevicePropertiesR0600 nor hipGetDeviceProperties, so that the \
                  architecture of device {device} is not known",
@@ -170,12 +171,11 @@ impl Kernel for RocmKernel {
         }
         let plan = Plan::new(launch)?;
         let function = &self.functions[plan.kernel];
-        let _device = self.hip.use_device(self.device).map_err(Error::Driver)?;
+        let _device = self.hip.use_device(self.device)?;
         for (params, grid) in plan.launches() {
             // SAFETY: `params` is the kernels' struct (checked when the code object was loaded) and holds pointers that the
             // caller vouches for; the device on which the kernel was loaded is current.
-            unsafe { self.hip.launch(function, grid, [variant::WORK_GROUP, 1, 1], &params, stream) }
-                .map_err(Error::Driver)?;
+            unsafe { self.hip.launch(function, grid, [variant::WORK_GROUP, 1, 1], &params, stream) }?;
         }
         Ok(())
     }
@@ -191,13 +191,13 @@ impl Kernel for RocmKernel {
 
 impl Memory for RocmKernel {
     fn allocate(&self, bytes: usize) -> Result<Box<dyn Buffer>, Error> {
-        let _device = self.hip.use_device(self.device).map_err(Error::Driver)?;
-        Ok(Box::new(self.hip.allocate(bytes).map_err(Error::Driver)?))
+        let _device = self.hip.use_device(self.device)?;
+        Ok(Box::new(self.hip.allocate(bytes)?))
     }
 
     #[allow(unsafe_code)] // the stream is known
     fn synchronize(&self) -> Result<(), Error> {
-        let _device = self.hip.use_device(self.device).map_err(Error::Driver)?;
+        let _device = self.hip.use_device(self.device)?;
         // SAFETY: the default stream is always there.
         unsafe { self.hip.synchronize(Stream::DEFAULT) }.map_err(Error::Driver)
     }

@@ -62,7 +62,6 @@ struct Readme;
 
 #[cfg(feature = "rocm")]
 pub mod code_object;
-#[cfg(feature = "rocm")]
 mod driver;
 mod dtype;
 mod error;
@@ -72,7 +71,7 @@ mod port;
 pub mod ports;
 mod problem;
 pub mod reference;
-#[cfg(feature = "rocm")]
+#[cfg(any(feature = "rocm", feature = "metal"))]
 mod staging;
 pub mod switches;
 

@@ -3,4 +3,7 @@
 
 #![allow(unsafe_code)] // foreign functions
 
+#[cfg(feature = "rocm")]
 pub mod hip;
+#[cfg(all(feature = "metal", any(target_os = "macos", target_os = "ios")))]
+pub mod metal;

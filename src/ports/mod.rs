@@ -1,6 +1,8 @@
 //! The ports: one module each, exporting `PORT`, the row of [`SSM_PORTS`](crate::SSM_PORTS).
 
 pub mod cpu;
+#[cfg(feature = "metal")]
+pub mod metal;
 #[cfg(feature = "rocm")]
 pub mod rocm;
 
@@ -29,4 +31,5 @@ macro_rules! not_built {
 #[cfg(not(feature = "rocm"))]
 not_built!(rocm, "rocm", "ROCm");
 not_built!(cuda, "cuda", "CUDA");
+#[cfg(not(feature = "metal"))]
 not_built!(metal, "metal", "Metal");

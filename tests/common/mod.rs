@@ -15,8 +15,12 @@ pub mod expect;
 pub mod fixture;
 #[cfg(feature = "rocm")]
 pub mod images;
+#[cfg(target_os = "linux")]
+pub mod layout;
 pub mod log;
 pub mod memory;
+#[cfg(all(feature = "metal", target_os = "linux"))]
+pub mod metal_shim;
 pub mod models;
 pub mod pairwise;
 pub mod ports;

@@ -1,4 +1,4 @@
-//! The ports under test: every row of the table that opens, and every path of the CPU port.
+//! The ports under test: every row of the table that opens, every path of the CPU port, and the Metal port on the CPU.
 
 use std::env;
 use std::sync::{Arc, OnceLock};
@@ -11,6 +11,10 @@ use ssm_update::{Kernel, Port, SSM_PORTS};
 pub const REQUIRE_PORT: &str = "SSM_UPDATE_REQUIRE_PORT";
 /// Names the only port under test, which must open: for runs on a device, or on a simulated one, beside those on the CPU.
 pub const ONLY_PORT: &str = "SSM_UPDATE_ONLY_PORT";
+
+/// Makes an absent compiler a failure.
+#[cfg(all(feature = "metal", target_os = "linux"))]
+const REQUIRE_COMPILERS: &str = "SSM_UPDATE_REQUIRE_HIPCC";
 
 /// A kernel under test.
 #[derive(Debug)]
@@ -91,6 +95,44 @@ pub fn open(ports: &[Port], required: Option<&str>, only: Option<&str>) -> Resul
     Ok(opened)
 }
 
+/// Opens every row of the port table, and the Metal port on the CPU.
+#[cfg(all(feature = "metal", target_os = "linux"))]
+fn with_shim(required: Option<&str>, only: Option<&str>) -> Result<Ports, String> {
+    use super::metal_shim::{self, NAME};
+
+    let mut opened = match only {
+        Some(NAME) => {
+            let not_run = |port: &Port| format!("port {}: NOT RUN ({ONLY_PORT}={NAME})", port.name);
+            Ports { subjects: Vec::new(), summary: SSM_PORTS.iter().map(not_run).collect() }
+        }
+        _ => open(SSM_PORTS, required, only)?,
+    };
+    if let Some(only) = only.filter(|only| *only != NAME && !only.is_empty()) {
+        opened.summary.push(format!("{NAME}: NOT RUN ({ONLY_PORT}={only})"));
+        return Ok(opened);
+    }
+    match metal_shim::open() {
+        Ok(kernel) => {
+            opened.summary.push(format!("{NAME}: RUN ({})", kernel.describe()));
+            opened.subjects.push(Subject { label: NAME.to_owned(), group: NAME.to_owned(), kernel: Box::new(kernel) });
+        }
+        Err(why) if only == Some(NAME) => return Err(format!("{ONLY_PORT}={NAME}: {why}")),
+        // Continuous integration has every compiler.
+        Err(why) if env::var(REQUIRE_COMPILERS).is_ok_and(|value| value == "1") => {
+            return Err(format!("{REQUIRE_COMPILERS}=1: {NAME}: {why}"));
+        }
+        Err(why) => opened.summary.push(format!("{NAME}: NOT RUN ({why})")),
+    }
+    Ok(opened)
+}
+
+#[cfg(not(all(feature = "metal", target_os = "linux")))]
+fn with_shim(required: Option<&str>, only: Option<&str>) -> Result<Ports, String> {
+    let mut opened = open(SSM_PORTS, required, only)?;
+    opened.summary.push("metal (shim): NOT RUN (it needs Linux and the feature metal)".to_owned());
+    Ok(opened)
+}
+
 /// The ports under test in this process. The first call prints what runs and what does not.
 ///
 /// # Panics
@@ -100,7 +142,7 @@ pub fn under_test() -> &'static Ports {
     static PORTS: OnceLock<Ports> = OnceLock::new();
     PORTS.get_or_init(|| {
         let (required, only) = (env::var(REQUIRE_PORT).ok(), env::var(ONLY_PORT).ok());
-        let ports = open(SSM_PORTS, required.as_deref(), only.as_deref()).unwrap_or_else(|why| panic!("{why}"));
+        let ports = with_shim(required.as_deref(), only.as_deref()).unwrap_or_else(|why| panic!("{why}"));
         println!("{}", ports.summary.join("\n"));
         ports
     })

@@ -152,3 +152,13 @@ if [[ ${#components[@]} != 0 ]]; then
         exit 1
     fi
 fi
+
+# --- Rust's libraries for Apple's systems ----------------------------------------------------------------------------------
+
+# The Metal port is type-checked for them. A distribution's Rust may not have them; the step says what it did without.
+for target in aarch64-apple-darwin aarch64-apple-ios; do
+    [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target/lib ]] || continue
+    if ! command -v rustup >/dev/null || ! rustup target add "$target" >&2; then
+        say "Rust's libraries for $target could not be installed (rustup target add $target): the Metal port is not checked for it"
+    fi
+done

@@ -16,6 +16,7 @@ steps=(
     'format      rustfmt agrees with every file'
     'licences    each dependency may be shipped'
     'clippy      no warnings, with and without the accelerator features'
+    'apple       the Metal port as macOS and iOS build it: clippy for their targets, no warnings'
     'docs        rustdoc without warnings'
     'tests       unit tests, integration tests and doctests of every package'
     'linked      the ROCm port with the HIP runtime linked instead of loaded'
@@ -30,6 +31,21 @@ step_licences() { python3 scripts/check_licences.py; }
 step_clippy() {
     cargo clippy --workspace --all-targets --locked --release -- -D warnings
     cargo clippy -p ssm-update --all-targets --no-default-features --locked --release -- -D warnings
+}
+
+# Nothing is linked, so that Rust's own libraries for a target are all it takes.
+step_apple() {
+    local target
+    for target in aarch64-apple-darwin aarch64-apple-ios; do
+        if [[ -d $(rustc --print sysroot)/lib/rustlib/$target/lib ]]; then
+            cargo clippy -p ssm-update --all-targets --target "$target" --locked --release -- -D warnings
+        elif [[ -n ${CI-} ]]; then
+            echo "CI is set, and Rust has no libraries for $target: rustup target add $target" >&2
+            return 1
+        else
+            echo "NOT RUN for $target: Rust has no libraries for it (rustup target add $target)"
+        fi
+    done
 }
 
 step_docs() { RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked --release; }

@@ -78,6 +78,11 @@ verify-rocm: ## Every check of the ROCm port; conformance on the GPU where there
 	@bash scripts/setup.sh
 	@bash scripts/verify-rocm.sh
 
+.PHONY: verify-metal
+verify-metal: ## Every check of the Metal port; on a Mac also conformance, golden text and bandwidth on its GPU, with a report
+	@bash scripts/setup.sh
+	@bash scripts/verify-metal.sh
+
 .PHONY: kernel-counts
 kernel-counts: ## Write the tables of docs/hip-kernel.md from the HIP kernel's code objects
 	@bash scripts/setup.sh

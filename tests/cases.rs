@@ -773,3 +773,34 @@ fn slices_of_one_projection() {
 fn batches_beyond_a_grid() {
     check_cases("batches beyond a grid", &[Case::new(65_537, 1, 1, 1, 16)]);
 }
+
+/// A NaN whose low bits are all set: rounded like a number, the carry would run through the exponent into the sign, and leave a zero.
+#[test]
+fn a_nan_of_all_ones_stays_a_nan_in_16_bits() {
+    for dtype in [Dtype::F16, Dtype::Bf16] {
+        for bits in [0x7fff_ffff, 0xffff_ffff] {
+            let dtypes = Dtypes { x: dtype, state: dtype, ..Dtypes::uniform(Dtype::F32) };
+            let mut fixture = Fixture::new(&Case { dtypes, ..Case::new(1, 2, 3, 1, 16) });
+            fixture.b.set_bits(5, bits);
+            fixture.d.as_mut().expect("D is there").set_bits(1, bits);
+            for subject in subjects() {
+                let after = after(subject, &fixture);
+                for row in 0..6 {
+                    assert!(after.state_after().get(row * 16 + 5).is_nan(), "{}: state {row}", subject.label);
+                    assert!(after.y.get(row).is_nan(), "{}: y {row}", subject.label);
+                }
+            }
+        }
+    }
+    // The same by D alone: y does not come through the state.
+    for bits in [0x7fff_ffff, 0xffff_ffff] {
+        let dtypes = Dtypes { x: Dtype::Bf16, ..Dtypes::uniform(Dtype::F32) };
+        let mut fixture = Fixture::new(&Case { dtypes, ..Case::new(1, 2, 3, 1, 16) });
+        fixture.d.as_mut().expect("D is there").set_bits(1, bits);
+        for subject in subjects() {
+            let after = after(subject, &fixture);
+            let nan: Vec<bool> = (0..6).map(|at| after.y.get(at).is_nan()).collect();
+            assert_eq!(nan, [false, false, false, true, true, true], "{}", subject.label);
+        }
+    }
+}

@@ -54,12 +54,12 @@ bindings: ## Compare the declarations of the HIP library with its headers (ARGS=
 	@cargo run --release --locked --quiet -p ssm-update-bindings -- $(ARGS)
 
 .PHONY: prebuilt
-prebuilt: ## Make the committed code objects again from hip/ (HIPCC=... names another compiler)
+prebuilt: ## Make the committed code objects again from hip/ and gpu/ (HIPCC=... names another compiler)
 	@bash scripts/setup.sh
 	@cargo run --release --locked --quiet -p ssm-update --example prebuilt -- make
 
 .PHONY: verify-prebuilt
-verify-prebuilt: ## Prove that the committed code objects come from hip/
+verify-prebuilt: ## Prove that the committed code objects come from hip/ and gpu/
 	@bash scripts/setup.sh
 	@cargo run --release --locked --quiet -p ssm-update --example prebuilt -- verify
 

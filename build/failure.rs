@@ -118,7 +118,7 @@ pub enum Failure {
     /// The committed binaries were made from other sources.
     #[error(
         "the kernel's sources are not those that prebuilt/ was made from, and it is all there is: {why}\nThe sources in hip/ \
-         have the hash {got}, prebuilt/manifest.toml says {expected}.\nUndo the change in hip/, or: {INSTALL}."
+         and gpu/ have the hash {got}, prebuilt/manifest.toml says {expected}.\nUndo the change there, or: {INSTALL}."
     )]
     OtherSources {
         /// Why nothing is compiled.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! settings   what the environment asks for        targets   which architectures
-//! sources    hip/ and its hash                    compiler  search, probe, choice
+//! sources    hip/ and gpu/, and their hash        compiler  search, probe, choice
 //! command    the command line                     compile   one code object per architecture, those of last time kept
 //! image      a code object, checked               prebuilt  the committed ones, for machines without a compiler
 //! plan       all of it in order                   table     the generated Rust source

@@ -39,7 +39,7 @@ pub fn run(settings: &Settings) -> Result<Plan, Failure> {
     }
     let sources = Sources::read(&settings.root)?;
     let wanted = targets(&sources.targets()?, settings.archs.as_deref())?;
-    let mut inputs = vec![sources.folder.clone()];
+    let mut inputs = sources.folders.clone();
     if settings.docs_rs {
         inputs.push(settings.root.join(prebuilt::FOLDER));
         let built = from_prebuilt(settings, &sources, &wanted, "this is a build of the documentation".to_owned(), &[])?;

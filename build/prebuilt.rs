@@ -98,9 +98,9 @@ impl Manifest {
     pub fn render(&self) -> String {
         let Self { sources, compiler, flags, entries } = self;
         let mut text = format!(
-            "# Written by `make prebuilt`; `make verify-prebuilt` compares it with hip/ and with the files that it describes.\n\
+            "# Written by `make prebuilt`; `make verify-prebuilt` compares it with hip/, gpu/ and the files that it describes.\n\
              \n\
-             # SHA-256 over the names and texts of hip/*.hip and hip/*.h.\n\
+             # SHA-256 over the names and texts of gpu/*.h, hip/*.h and hip/*.hip.\n\
              sources = {sources:?}\n\
              compiler = {compiler:?}\n\
              flags = {flags:?}\n"

@@ -75,7 +75,7 @@ pub fn verify(settings: &Settings) -> Result<Verified, Failure> {
     let wrong = |why| disagree(&folder.join(MANIFEST), why);
     if manifest.sources != sources.sha256 {
         let (expected, got) = (&manifest.sources, &sources.sha256);
-        return Err(wrong(format!("made from sources with the hash {expected}, those in hip/ have {got}")));
+        return Err(wrong(format!("made from sources with the hash {expected}, those in hip/ and gpu/ have {got}")));
     }
     let flags = command::flags(Form::Bundle);
     if manifest.flags != flags {

@@ -10,39 +10,47 @@ use super::files;
 pub const KERNEL: &str = "ssm_update.hip";
 /// The list of architectures.
 pub const TARGETS: &str = "targets.txt";
+/// What is compiled, and what it shares with the kernels in other languages.
+const FOLDERS: [&str; 2] = ["gpu", "hip"];
 
-/// `hip/`.
+/// `hip/` and `gpu/`.
 #[derive(Clone, Debug)]
 pub struct Sources {
-    /// The folder.
+    /// `hip/`, which the compiler runs in.
     pub folder: PathBuf,
-    /// SHA-256 over names and texts of everything that a code object depends on.
+    /// All folders with a file that a code object depends on.
+    pub folders: Vec<PathBuf>,
+    /// SHA-256 over names, with their folders, and texts of everything that a code object depends on.
     pub sha256: String,
 }
 
 impl Sources {
-    /// Reads the folder.
+    /// Reads the folders.
     ///
     /// # Errors
     ///
     /// A file cannot be read.
     pub fn read(root: &Path) -> Result<Self, Failure> {
-        let folder = root.join("hip");
+        let folders: Vec<PathBuf> = FOLDERS.iter().map(|name| root.join(name)).collect();
+        // The name under which a file counts has a slash on every system.
         let mut names = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(Failure::file("listed", &folder))? {
-            let path = entry.map_err(Failure::file("listed", &folder))?.path();
-            if matches!(path.extension().and_then(|e| e.to_str()), Some("hip" | "h")) {
-                names.push(path);
+        for (name, folder) in FOLDERS.iter().zip(&folders) {
+            for entry in fs::read_dir(folder).map_err(Failure::file("listed", folder))? {
+                let path = entry.map_err(Failure::file("listed", folder))?.path();
+                if matches!(path.extension().and_then(|e| e.to_str()), Some("hip" | "h")) {
+                    let file = path.file_name().unwrap_or_default().to_string_lossy();
+                    names.push((format!("{name}/{file}"), path));
+                }
             }
         }
         names.sort();
         let mut parts = Vec::new();
-        for path in names {
-            parts.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned().into_bytes());
+        for (name, path) in names {
+            parts.push(name.into_bytes());
             parts.push(as_committed(&files::read(&path)?));
         }
         let sha256 = files::sha256_of_parts(parts.iter().map(Vec::as_slice));
-        Ok(Self { folder, sha256 })
+        Ok(Self { folder: root.join("hip"), folders, sha256 })
     }
 
     /// The text of `targets.txt`.

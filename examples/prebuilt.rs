@@ -1,4 +1,4 @@
-//! For those who change the kernel: makes `prebuilt/` from the sources in `hip/`, or proves that it comes from them. `make
+//! For those who change the kernel: makes `prebuilt/` from the sources in `hip/` and `gpu/`, or proves that it comes from them. `make
 //! prebuilt` and `make verify-prebuilt` run this.
 
 use std::process::ExitCode;
@@ -42,10 +42,12 @@ fn settings() -> Result<Settings, Failure> {
 
 fn report(verified: Verified) {
     match verified {
-        Verified::Reproduced(compiler) => println!("prebuilt/ comes from hip/: {compiler} makes the same bytes"),
+        Verified::Reproduced(compiler) => {
+            println!("prebuilt/ comes from hip/ and gpu/: {compiler} makes the same bytes")
+        }
         Verified::HashesOnly(compiler) => {
             println!(
-                "prebuilt/ was made from hip/, by the hashes; NOT COMPILED AGAIN, since {compiler} is not installed"
+                "prebuilt/ was made from hip/ and gpu/, by the hashes; NOT COMPILED AGAIN, since {compiler} is not installed"
             );
         }
     }

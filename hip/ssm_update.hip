@@ -13,7 +13,7 @@
 // Launch: work-groups of WAVE * WAVES threads in x; grid x covers head_dim in steps of WAVES * TILES * (32 >> row_lanes_log2)
 // rows, y the heads, z the batch. CHUNKS times the lanes of a row times the columns of a piece cover d_state.
 
-#include "abi.h"
+#include "../gpu/abi.h"
 #include "wave32.h"
 
 #if defined(__HIP_DEVICE_COMPILE__)

@@ -1,4 +1,4 @@
-//! `hip/abi.h` as a C compiler lays it out, beside `ssm_update::ports::rocm::abi`: every field's offset, size and kind, and the
+//! `gpu/abi.h` as a C compiler lays it out, beside `ssm_update::ports::rocm::abi`: every field's offset, size and kind, and the
 //! constants.
 
 #![cfg(all(feature = "rocm", target_os = "linux"))]
@@ -47,8 +47,8 @@ fn measure(name: &str, header: &str) -> Measured {
 }
 
 fn header() -> String {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("hip/abi.h");
-    fs::read_to_string(path).expect("hip/abi.h is there")
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu/abi.h");
+    fs::read_to_string(path).expect("gpu/abi.h is there")
 }
 
 #[test]

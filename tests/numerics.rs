@@ -33,17 +33,25 @@ fn observe(
     state: f32,
     x: f32,
 ) -> Vec<f32> {
-    let dims = Dims { batch: 1, heads: dt.len(), head_dim: 1, groups: 1, d_state: 16, slots: 1 };
     let mut b = [0.0_f32; 16];
     b[0] = 1.0;
-    let (x, mut pool, mut y) = (vec![x; dt.len()], vec![state; 16 * dt.len()], vec![0.0_f32; dt.len()]);
-    let step = Step {
-        dt_bias: bias.map(Into::into),
-        dt_mode: mode,
-        ..Step::new(dims, &x, &b, &[0.0_f32; 16], dt, a_log, State::in_place(&mut pool), &mut y)
-    };
-    subject.kernel.step(step).expect("a legal step");
-    pool.into_iter().step_by(16).collect()
+    let mut columns = Vec::with_capacity(dt.len());
+    // A launch on a GPU has no more heads.
+    for first in (0..dt.len()).step_by(65_535) {
+        let heads = first..dt.len().min(first + 65_535);
+        let dims = Dims { batch: 1, heads: heads.len(), head_dim: 1, groups: 1, d_state: 16, slots: 1 };
+        let (x, mut y) = (vec![x; heads.len()], vec![0.0_f32; heads.len()]);
+        let mut pool = vec![state; 16 * heads.len()];
+        let (dt, a_log) = (&dt[heads.clone()], &a_log[heads.clone()]);
+        let step = Step {
+            dt_bias: bias.map(|bias| (&bias[heads]).into()),
+            dt_mode: mode,
+            ..Step::new(dims, &x, &b, &[0.0_f32; 16], dt, a_log, State::in_place(&mut pool), &mut y)
+        };
+        subject.kernel.step(step).expect("a legal step");
+        columns.extend(pool.iter().step_by(16));
+    }
+    columns
 }
 
 /// The range that is promised: evenly from -80 to 100, geometrically to 1e4, and every number next to the places where

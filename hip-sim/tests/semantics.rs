@@ -234,4 +234,9 @@ fn approximations_move_by_what_is_asked_and_no_more() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen, [-1, 0, 1]);
+    for (bits, moved) in operands.iter().zip(moved) {
+        let (exact, moved) = (1.0 / f64::from(f32::from_bits(*bits)), f32::from_bits(moved));
+        let (below, above) = (f64::from(moved.next_down()), f64::from(moved.next_up()));
+        assert!(below < exact && exact < above, "{moved} is more than 1 ulp from {exact}");
+    }
 }

@@ -98,7 +98,7 @@ fn download(device: &Device, address: u64, count: usize) -> Vec<f32> {
     bytes.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().expect("four bytes"))).collect()
 }
 
-/// `ssm_update_params` of `hip/abi.h`.
+/// `ssm_update_params` of `gpu/abi.h`.
 fn parameters(shape: Shape, pointers: [u64; 13]) -> Vec<u8> {
     let [heads, head_dim, d_state] = [shape.heads, shape.head_dim, shape.d_state].map(|size| size as u64);
     let row_lanes = (shape.d_state / COLUMNS).next_power_of_two();

@@ -1,4 +1,4 @@
-//! `prebuilt/` comes from `hip/`: what `make verify-prebuilt` proves, on the repository and on copies with one thing changed.
+//! `prebuilt/` comes from `hip/` and `gpu/`: what `make verify-prebuilt` proves, on the repository and on copies with one thing changed.
 
 use std::fs;
 

@@ -27,16 +27,18 @@ fn only_what_changed_is_compiled_again() {
     place.settings.archs = None;
     assert_eq!(build(&place), none, "the list of before: its objects are still there");
 
-    for name in ["root/hip/abi.h", "root/hip/wave32.h", "root/hip/ssm_update.hip"] {
+    for name in ["root/gpu/abi.h", "root/hip/wave32.h", "root/hip/ssm_update.hip"] {
         let text = fs::read(place.path(name)).expect("it is there");
         place.write(name, &[&text[..], b"\n"].concat());
         assert_eq!(build(&place), all, "{name} changed");
         assert_eq!(build(&place), none, "nothing changed since");
     }
-    place.write("root/hip/new.h", b"");
-    assert_eq!(build(&place), all, "a new header");
-    place.write("root/hip/notes.md", b"");
-    assert_eq!(build(&place), none, "not a source");
+    for folder in ["hip", "gpu"] {
+        place.write(&format!("root/{folder}/new.h"), b"");
+        assert_eq!(build(&place), all, "a new header in {folder}/");
+        place.write(&format!("root/{folder}/notes.md"), b"");
+        assert_eq!(build(&place), none, "not a source in {folder}/");
+    }
 
     let object = place.path("out/gfx1100.co");
     let good = fs::read(&object).expect("it was written");
@@ -62,10 +64,10 @@ fn only_what_changed_is_compiled_again() {
 fn the_inputs_are_those_that_were_used() {
     let mut place = Workplace::new("inputs", &["gfx1151"]);
     place.fill_prebuilt(VERSION);
-    let (hip, prebuilt) = (place.path("root/hip"), place.path("root/prebuilt"));
-    assert_eq!(place.build().expect("prebuilt").inputs, [hip.clone(), prebuilt]);
+    let [gpu, hip, prebuilt] = ["gpu", "hip", "prebuilt"].map(|name| place.path(&format!("root/{name}")));
+    assert_eq!(place.build().expect("prebuilt").inputs, [gpu.clone(), hip.clone(), prebuilt]);
     let program = place.compiler("bin/clang++-19", VERSION, "");
-    assert_eq!(place.build().expect("compiled").inputs, [hip, program]);
+    assert_eq!(place.build().expect("compiled").inputs, [gpu, hip, program]);
     place.settings.target_os = "macos".to_owned();
     assert_eq!(place.build().expect("absent").inputs, [place.path("root/build.rs")]);
 }
@@ -84,18 +86,27 @@ fn what_is_kept_is_checked() {
     assert!(place.failure().contains("is refused: not a code object"));
 }
 
-/// Whatever the line ends of a checkout are, the sources are the same; anything else makes them others.
+/// Whatever the line ends of a checkout are, the sources are the same; anything else makes them others, a name and a folder too.
 #[test]
 fn line_ends_do_not_count() {
     let place = Workplace::new("lines", &["gfx1151"]);
     let hash = place.sources().sha256;
-    let text = fs::read_to_string(place.path("root/hip/abi.h")).expect("it is there");
-    place.write("root/hip/abi.h", text.replace('\n', "\r\n").as_bytes());
-    assert_eq!(place.sources().sha256, hash);
-    place.write("root/hip/abi.h", text.replace('\n', " \n").as_bytes());
-    assert_ne!(place.sources().sha256, hash);
-    place.write("root/hip/abi.h", text.as_bytes());
-    assert_eq!(place.sources().sha256, hash);
-    fs::rename(place.path("root/hip/abi.h"), place.path("root/hip/abj.h")).expect("it is there");
-    assert_ne!(place.sources().sha256, hash);
+    for (name, others) in [
+        ("root/hip/wave32.h", ["root/hip/wave33.h", "root/gpu/wave32.h"]),
+        ("root/gpu/abi.h", ["root/gpu/abj.h", "root/hip/abi.h"]),
+    ] {
+        let text = fs::read_to_string(place.path(name)).expect("it is there");
+        place.write(name, text.replace('\n', "\r\n").as_bytes());
+        assert_eq!(place.sources().sha256, hash, "{name}");
+        place.write(name, text.replace('\n', " \n").as_bytes());
+        assert_ne!(place.sources().sha256, hash, "{name}");
+        place.write(name, text.as_bytes());
+        assert_eq!(place.sources().sha256, hash, "{name}");
+        for other in others {
+            fs::rename(place.path(name), place.path(other)).expect("it is there");
+            assert_ne!(place.sources().sha256, hash, "{name} as {other}");
+            fs::rename(place.path(other), place.path(name)).expect("it is there");
+            assert_eq!(place.sources().sha256, hash, "{name}");
+        }
+    }
 }

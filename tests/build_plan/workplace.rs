@@ -42,7 +42,7 @@ pub fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The folder, with `root/hip`, `root/prebuilt`, `out` and `bin`.
+/// The folder, with `root/hip`, `root/gpu`, `root/prebuilt`, `out` and `bin`.
 pub struct Workplace {
     folder: PathBuf,
     /// What the build is asked for. Compilers are looked for in `bin`, and nowhere else.
@@ -54,12 +54,15 @@ impl Workplace {
     pub fn new(test: &str, targets: &[&str]) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("build_plan").join(test);
         let _ = fs::remove_dir_all(&folder); // often there is none
-        for name in ["root/hip", "root/prebuilt", "out", "bin", "objects"] {
+        for name in ["root/hip", "root/gpu", "root/prebuilt", "out", "bin", "objects"] {
             fs::create_dir_all(folder.join(name)).expect("a folder can be made");
         }
-        for entry in fs::read_dir(repository().join("hip")).expect("hip/ is there") {
-            let path = entry.expect("a folder lists").path();
-            fs::copy(&path, folder.join("root/hip").join(path.file_name().expect("a file"))).expect("it can be copied");
+        for sources in ["hip", "gpu"] {
+            for entry in fs::read_dir(repository().join(sources)).expect("the sources are there") {
+                let path = entry.expect("a folder lists").path();
+                let copy = folder.join("root").join(sources).join(path.file_name().expect("a file"));
+                fs::copy(&path, copy).expect("it can be copied");
+            }
         }
         let place = Self {
             settings: Settings {

@@ -1,7 +1,8 @@
 //! Functions that the hardware approximates: reciprocals, roots, powers and logarithms of two, sine and cosine.
 //!
 //! The hardware is good to 1 ulp or so, in a way that is not published. Here results are rounded correctly, from f64;
-//! or, on request, moved by a few ulp, so that a test can show that a kernel does not depend on more than it may.
+//! or, on request, moved up to a few ulp away from the exact result, so that a test can show that a kernel does not depend
+//! on more than it may.
 
 use super::float::{F16, F32, Format, double};
 use super::mode::FloatMode;
@@ -71,8 +72,16 @@ fn short(format: Format, mode: FloatMode, env: &Env, bits: u32, function: Functi
     let result = format.narrow(value, super::mode::Round::Even);
     let magnitude = result & (format.sign() - 1);
     let movable = env.hardware_error_ulp != 0 && magnitude != 0 && magnitude < format.infinity();
-    let result = if movable && format.widen(result) != value {
-        let moved = i64::from(magnitude) + perturbation(bits.into(), env.hardware_error_ulp);
+    let rounded = format.widen(result);
+    let result = if movable && rounded != value {
+        // Away from the exact result, and not from its rounded form: compilers divide integers by code that rests on 1 ulp of
+        // the one and goes wrong within 1 ulp of the other.
+        let outwards = if rounded.abs() > value.abs() { 1 } else { -1 };
+        let by = match perturbation(bits.into(), env.hardware_error_ulp) {
+            by if by == outwards * i64::from(env.hardware_error_ulp) => by - outwards,
+            by => by,
+        };
+        let moved = i64::from(magnitude) + by;
         result & format.sign() | moved.clamp(1, i64::from(format.infinity()) - 1) as u32
     } else {
         result

@@ -1,4 +1,4 @@
-//! The parameter struct of the HIP kernels, as `hip/abi.h` has it: the only thing that Rust and the kernel share. A test compiles
+//! The parameter struct of the HIP kernels, as `gpu/abi.h` has it: the only thing that Rust and the kernel share. A test compiles
 //! the header and compares size, offset and width of every field.
 //!
 //! Only integers and floats: the build script, which checks the compiled kernels against the size, includes this file too.
@@ -24,7 +24,7 @@ pub mod flags {
 /// `ssm_update_params`. Addresses are device addresses; 0 means absent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[allow(missing_docs)] // hip/abi.h says what each field is
+#[allow(missing_docs)] // gpu/abi.h says what each field is
 pub struct Params {
     pub x: u64,
     pub z: u64,

@@ -1,5 +1,5 @@
-/* The parameter struct of the HIP kernels: the only thing that Rust and the kernel share. Plain C, passed by value as the
- * one kernel argument. src/ports/rocm/abi.rs is the same in Rust, and a test compares the two field by field.
+/* The parameter struct of the kernels in HIP and in CUDA: the only thing that Rust and a kernel share. Plain C, passed by value as
+ * the one kernel argument. src/ports/rocm/abi.rs is the same in Rust, and a test compares the two field by field.
  *
  * Shapes and dtypes of the tensors are those of ssm_update::Pointers. Pointers are to device memory, each aligned for its
  * elements and no more; null means absent.
@@ -44,7 +44,7 @@ typedef struct ssm_update_params {
     uint32_t head_dim;
     uint32_t heads_per_group;
     uint32_t d_state;
-    uint32_t row_lanes_log2; /* log2 of the lanes that share one row of the state; see ssm_update.hip */
+    uint32_t row_lanes_log2; /* log2 of the lanes that share one row of the state; see hip/ssm_update.hip */
     float dt_min;
     float dt_max;
     uint8_t dt_dtype;

@@ -7,7 +7,7 @@ mod common;
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Gpu for Answers {
     fn compile(&self, key: &Key, language: Language, source: &str) -> Result<Compiled<Key>, Box<DriverError>> {
         assert!(source.contains("kernel void ssm_update("), "the whole source");
         // Long enough for another thread to come.
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(300));
         let mut compiled = self.compiled.lock().expect("no thread panics with it");
         compiled.push((*key, language));
         if let Some(text) = self.failure {
@@ -207,12 +207,21 @@ fn without_bfloat_its_keys_are_refused_and_the_others_work() {
 
 #[test]
 fn a_kernel_is_compiled_when_it_is_first_used_and_once() {
+    const DTYPES: [Dtype; 8] = {
+        let (f32, f16, bf16) = (Dtype::F32, Dtype::F16, Dtype::Bf16);
+        [f16, bf16, f16, bf16, f16, f32, f32, f16]
+    };
     let kernel = MetalKernel::open(Answers::new()).expect("it opens");
+    let all_are_here = Barrier::new(DTYPES.len());
     thread::scope(|scope| {
-        for dtype in [Dtype::F16, Dtype::Bf16, Dtype::F16, Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::F32, Dtype::F16]
-        {
-            let kernel = &kernel;
-            scope.spawn(move || assert_eq!(step(kernel, Dtypes::uniform(dtype)), Ok(())));
+        for dtype in DTYPES {
+            let (kernel, all_are_here) = (&kernel, &all_are_here);
+            scope.spawn(move || {
+                let case = Case { dtypes: Dtypes::uniform(dtype), ..Case::new(1, 2, 3, 1, 32) };
+                let mut fixture = Fixture::new(&case);
+                all_are_here.wait();
+                assert_eq!(kernel.step(slices(&mut fixture)), Ok(()));
+            });
         }
     });
     let mut compiled: Vec<_> = kernel

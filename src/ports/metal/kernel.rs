@@ -94,8 +94,9 @@ impl<G: Gpu> MetalKernel<G> {
             bindings::check_room(number, tensor.offset, binding.bytes, G::length(tensor.buffer))?;
             Ok((tensor.buffer, tensor.offset))
         };
+        let ready = self.prepare(&launch)?;
         // SAFETY: the caller's promise, about the very tensors that `launch` stands for.
-        unsafe { self.encode_found(&launch, find, stream) }
+        unsafe { self.encode_found(ready, &launch, find, stream) }
     }
 
     /// Makes a buffer of the caller's known, so that [`Kernel::launch`] takes pointers into it. It has to be one that the CPU sees
@@ -131,12 +132,19 @@ impl<G: Gpu> MetalKernel<G> {
         Ok(self.pipelines[number].get_or_init(|| compiled.pipeline))
     }
 
+    /// How a launch runs, and its kernel.
+    fn prepare(&self, launch: &Launch) -> Result<(Plan, &G::Pipeline), Error> {
+        let plan = Plan::new(launch)?;
+        Ok((plan, self.pipeline(&plan.key)?))
+    }
+
     /// # Safety
     ///
     /// As [`Kernel::launch`], where the tensors are what `find` gives for each number.
     #[allow(unsafe_code)] // the launch level
     unsafe fn encode_found<'a>(
         &self,
+        (plan, pipeline): (Plan, &G::Pipeline),
         launch: &Launch,
         find: impl Fn(usize, Binding) -> Result<(&'a G::Buffer, usize), Error>,
         stream: Stream,
@@ -144,8 +152,6 @@ impl<G: Gpu> MetalKernel<G> {
     where
         G::Buffer: 'a,
     {
-        let plan = Plan::new(launch)?;
-        let pipeline = self.pipeline(&plan.key)?;
         let bindings = bindings::of(launch);
         let (x, _) = find(at::X, bindings[at::X])?;
         let mut tensors = [Bound { buffer: x, offset: 0, bytes: 0 }; TENSORS];
@@ -209,10 +215,12 @@ impl<G: Gpu> Kernel for MetalKernel<G> {
         if launch.problem().dims.batch == 0 {
             return Ok(());
         }
+        // Before the table is locked: a kernel that is being compiled holds up nobody's memory.
+        let ready = self.prepare(launch)?;
         let table = read(&self.table);
         let find = |number: usize, binding: Binding| table.find(number, binding.address, binding.bytes);
         // SAFETY: the caller's promise.
-        unsafe { self.encode_found(launch, find, stream) }
+        unsafe { self.encode_found(ready, launch, find, stream) }
     }
 
     fn memory(&self) -> Option<&dyn Memory> {

@@ -18,8 +18,19 @@
 
 #if defined(__HIP_DEVICE_COMPILE__)
 
+// Products and sums are fused where the code says so and nowhere else: every compiler gives the same bits.
+#pragma clang fp contract(off)
+
 #define DEVICE static inline __attribute__((device, always_inline))
-#include "arithmetic.h"
+#include "elements.h"
+
+DEVICE f32 fused(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
+
+// v_rcp_f32: up to 1 ulp off, and 0 for a result below the normal numbers (AMD, "RDNA3.5 Instruction Set Architecture"; LLVM's
+// AMDGPUCodeGenPrepare.cpp and AMDGPUISelLowering.cpp reckon with the same).
+DEVICE f32 reciprocal_estimate(f32 x) { return __builtin_amdgcn_rcpf(x); }
+
+#include "../gpu/arithmetic.h"
 
 #define GLOBAL __attribute__((address_space(1)))
 
@@ -226,7 +237,7 @@ template <typename T, typename BC, typename U, int CHUNKS> DEVICE void step(cons
         dt = clamp(softplus(dt), p.dt_min, p.dt_max);
     }
     // The same in all lanes: in scalar registers from here on.
-    const f32 decay = uniform(exp_accurate(-exp_accurate(widen_bits(a_log_bits, p.a_log_dtype)) * dt));
+    const f32 decay = uniform(exponential(-exponential(widen_bits(a_log_bits, p.a_log_dtype)) * dt));
     const f32 d = uniform(widen_bits(d_bits, d_from.dtype));
     dt = uniform(dt);
     // dt' = 0 leaves the state as it was, bit for bit, also where x or B is infinite.
@@ -244,9 +255,9 @@ template <typename T, typename BC, typename U, int CHUNKS> DEVICE void step(cons
             f32 sum = sums[t];
             for (int i = 0; i < COLUMNS; i++) {
                 const f32 before = widen(old.element[i]);
-                const f32 advanced = __builtin_fmaf(decay, before, dtx * widen(b_columns.element[i]));
+                const f32 advanced = fused(decay, before, dtx * widen(b_columns.element[i]));
                 const f32 now = frozen ? before : advanced;
-                sum = __builtin_fmaf(now, widen(c_columns.element[i]), sum);
+                sum = fused(now, widen(c_columns.element[i]), sum);
                 next.element[i] = narrow<U>(now);
             }
             sums[t] = has_columns[k] ? sum : sums[t];
@@ -259,7 +270,7 @@ template <typename T, typename BC, typename U, int CHUNKS> DEVICE void step(cons
 
     sum_lanes(sums, p.row_lanes_log2);
     if (p.d)
-        for (int t = 0; t < TILES; t++) sums[t] = __builtin_fmaf(d, x[t], sums[t]);
+        for (int t = 0; t < TILES; t++) sums[t] = fused(d, x[t], sums[t]);
     if (p.z)
         for (int t = 0; t < TILES; t++) sums[t] *= silu(widen(z_loaded[t]));
     for (int t = 0; t < TILES; t++)

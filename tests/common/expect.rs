@@ -34,7 +34,7 @@ pub const DT: f64 = 5.0;
 /// Roundings in exp: a polynomial after an exact reduction.
 pub const EXP: f64 = 2.5;
 /// Roundings in the gate: exp, one sum, one quotient, two products.
-const GATE: f64 = 6.5;
+pub const GATE: f64 = 6.5;
 /// Smallest normal f32.
 const MIN_NORMAL: f64 = f32::MIN_POSITIVE as f64;
 /// Smallest subnormal f32.

@@ -6,6 +6,8 @@ pub mod arms;
 pub mod cases;
 pub mod chart;
 pub mod ggml;
+pub mod gpu;
+pub mod gpu_report;
 pub mod measure;
 #[path = "../tests/common/models.rs"]
 pub mod models;

@@ -11,7 +11,7 @@
 //! remake     makes and verifies the committed ones
 //! ```
 
-#[path = "../src/ports/rocm/abi.rs"]
+#[path = "../src/ports/gpu/abi.rs"]
 #[allow(
     dead_code,
     reason = "of the loader's files, the build needs the size of the struct and the names of the kernels"

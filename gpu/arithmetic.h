@@ -17,8 +17,7 @@
 // change. Contraction may be on or off: a product that is added to something is either written as `fused`, or it has a power
 // of two as a factor, and then fusing changes nothing.
 //
-// Metal has a `clamp` of its own, which may lose NaN: after `using namespace metal`, this one is called with its namespace. And
-// `half` is a type there, so that nothing here may have that name.
+// Metal has a `clamp` of its own, which may lose NaN: after `using namespace metal`, this one is `::clamp`.
 
 #ifndef SSM_UPDATE_ARITHMETIC_H
 #define SSM_UPDATE_ARITHMETIC_H
@@ -49,7 +48,7 @@ DEVICE f32 exponential(f32 x)
     // 2^n as two factors, since n reaches from -151 to 128 and an exponent field does not: with the two halves of n + 254, each
     // of which has the bias 127 in it. The shift leaves no other bit. The first product is exact, the second is rounded where it
     // is below the normal numbers.
-    const uint32_t sum = as_bits(shifted), lower = sum >> 1;
+    const uint32_t sum = as_bits(shifted), lower = sum >> 1; // `half` is a type in Metal
     return p * as_f32(lower << 23) * as_f32((sum - lower) << 23);
 }
 

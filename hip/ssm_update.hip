@@ -210,7 +210,7 @@ template <typename T, typename BC, typename U, int CHUNKS> DEVICE void step(cons
         z_loaded[t] = *behind(z_row, at);
     }
 
-    const uint64_t group = h / p.heads_per_group;
+    const uint64_t group = h * p.group_multiplier >> 32;
     const GLOBAL BC *const b_row = (const GLOBAL BC *)p.b + b * p.b_stride + group * p.d_state;
     const GLOBAL BC *const c_row = (const GLOBAL BC *)p.c + b * p.c_stride + group * p.d_state;
     words<BC, COLUMNS> b_loaded[CHUNKS], c_loaded[CHUNKS];

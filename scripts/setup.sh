@@ -139,6 +139,40 @@ if [[ ! -e /usr/include/hip/hip_runtime_api.h && -e /etc/debian_version ]] && ! 
     say 'the HIP runtime could not be installed (package libamdhip64-dev): the checks that need it are not run'
 fi
 
+# --- NVRTC, the compiler of the CUDA kernel ----------------------------------------------------------------------------------
+
+# From the Python packages that NVIDIA publishes, since it compiles without a GPU and without a toolkit. Two versions: CUDA 13 no
+# longer knows the oldest architecture that the kernel serves. Kept beside the build.
+fetch_nvrtc() { # MAJOR PACKAGE==VERSION
+    local folder=${CARGO_TARGET_DIR:-target}/nvrtc/$1 pip=(python3 -m pip)
+    [[ ! -e $folder/libnvrtc.so.$1 ]] || return 0
+    if ! "${pip[@]}" --version >/dev/null 2>&1; then
+        if [[ ! -x $scratch/venv/bin/pip ]]; then
+            python3 -m venv "$scratch/venv" >"$log" 2>&1 ||
+                { install_packages python3-venv && python3 -m venv --clear "$scratch/venv" >"$log" 2>&1; } || return 1
+        fi
+        pip=("$scratch/venv/bin/pip")
+    fi
+    say "fetching NVRTC $1 ($2)"
+    "${pip[@]}" download --quiet --no-deps --only-binary=:all: --dest "$scratch/nvrtc-$1" "$2" >"$log" 2>&1 || return 1
+    rm -rf "$folder.part" && mkdir -p "$folder.part"
+    python3 - "$scratch/nvrtc-$1" "$folder.part" <<'PY'
+import glob, pathlib, sys, zipfile
+source, target = sys.argv[1:]
+with zipfile.ZipFile(glob.glob(source + "/*.whl")[0]) as wheel:
+    for name in wheel.namelist():
+        file = pathlib.PurePosixPath(name).name
+        if file.startswith("libnvrtc") and ".alt." not in file:
+            (pathlib.Path(target) / file).write_bytes(wheel.read(name))
+PY
+    rm -rf "$folder" && mv "$folder.part" "$folder"
+}
+
+if [[ $(uname -s) == Linux ]]; then
+    fetch_nvrtc 12 nvidia-cuda-nvrtc-cu12==12.9.86 || say 'NVRTC 12 could not be fetched: the kernel is not compiled for sm_70'
+    fetch_nvrtc 13 nvidia-cuda-nvrtc==13.0.88 || say 'NVRTC 13 could not be fetched: the kernel is not compiled for sm_75 and newer'
+fi
+
 # --- Rust components -----------------------------------------------------------------------------------------------------
 
 components=()

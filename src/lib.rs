@@ -71,7 +71,7 @@ mod port;
 pub mod ports;
 mod problem;
 pub mod reference;
-#[cfg(any(feature = "rocm", feature = "metal"))]
+#[cfg(any(feature = "cuda", feature = "rocm", feature = "metal"))]
 mod staging;
 pub mod switches;
 

@@ -56,6 +56,18 @@ pub trait Kernel: Send + Sync + Debug {
     #[allow(unsafe_code)] // the launch level: raw pointers
     unsafe fn launch(&self, launch: &Launch, stream: Stream) -> Result<(), Error>;
 
+    /// Makes ready what launches like these need, several at once: on ports that compile at run time, their kernels. Without it, the
+    /// first of them does that, which may take a second and fails while a stream is captured. Sizes of the batch, strides and
+    /// addresses may be others later, as long as the same tensors are there and their alignment is the same. No memory is touched.
+    ///
+    /// # Errors
+    ///
+    /// Faults of compiler and driver ([`Error::Driver`]).
+    fn prepare(&self, launches: &[Launch]) -> Result<(), Error> {
+        let _ = launches;
+        Ok(())
+    }
+
     /// Memory for this port's launches; `None` where they work on the host's.
     fn memory(&self) -> Option<&dyn Memory> {
         None

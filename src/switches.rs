@@ -22,8 +22,30 @@ pub const ROCM_PATH: &str = "ROCM_PATH";
 /// Makes ROCm take a device for another one; ROCm's own variable. Mentioned where something fails to load.
 pub const HSA_OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
 
+/// The only CUDA driver that the CUDA port may load.
+pub const CUDA_LIBRARY: &str = "SSM_UPDATE_CUDA_LIBRARY";
+/// The only NVRTC that the CUDA port may load.
+pub const NVRTC_LIBRARY: &str = "SSM_UPDATE_NVRTC_LIBRARY";
+/// Where the CUDA toolkit is installed; CUDA's own variable.
+pub const CUDA_HOME: &str = "CUDA_HOME";
+/// Folder of the kernels that were compiled at run time; empty for none.
+pub const CACHE_DIR: &str = "SSM_UPDATE_CACHE_DIR";
+
 /// Every name above, for tools that show what is in force.
-pub const ALL: [&str; 8] = [KERNEL, CUDA_KERNEL, PORT, CPU_ISA, CPU_THREADS, HIP_LIBRARY, ROCM_PATH, HSA_OVERRIDE];
+pub const ALL: [&str; 12] = [
+    KERNEL,
+    CUDA_KERNEL,
+    PORT,
+    CPU_ISA,
+    CPU_THREADS,
+    HIP_LIBRARY,
+    ROCM_PATH,
+    HSA_OVERRIDE,
+    CUDA_LIBRARY,
+    NVRTC_LIBRARY,
+    CUDA_HOME,
+    CACHE_DIR,
+];
 
 /// The switches that decide which port is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,6 +103,31 @@ impl Rocm {
     /// The values in force now.
     pub fn from_env() -> Self {
         Self { library: non_empty(HIP_LIBRARY), rocm_path: non_empty(ROCM_PATH), hsa_override: non_empty(HSA_OVERRIDE) }
+    }
+}
+
+/// The switches of the CUDA port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cuda {
+    /// Value of [`CUDA_LIBRARY`]; empty counts as unset.
+    pub library: Option<OsString>,
+    /// Value of [`NVRTC_LIBRARY`]; empty counts as unset.
+    pub nvrtc: Option<OsString>,
+    /// Value of [`CUDA_HOME`]; empty counts as unset.
+    pub toolkit: Option<OsString>,
+    /// Value of [`CACHE_DIR`]; empty is a value: no cache on disk.
+    pub cache_dir: Option<OsString>,
+}
+
+impl Cuda {
+    /// The values in force now.
+    pub fn from_env() -> Self {
+        Self {
+            library: non_empty(CUDA_LIBRARY),
+            nvrtc: non_empty(NVRTC_LIBRARY),
+            toolkit: non_empty(CUDA_HOME),
+            cache_dir: env::var_os(CACHE_DIR),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `gpu/abi.h` as a C compiler lays it out, beside `ssm_update::ports::rocm::abi`: every field's offset, size and kind, and the
+//! `gpu/abi.h` as a C compiler lays it out, beside `ssm_update::ports::gpu::abi`: every field's offset, size and kind, and the
 //! constants.
 
 #![cfg(all(feature = "rocm", target_os = "linux"))]
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use common::layout::{self, Field, Measured};
 use common::scripted::compile;
-use ssm_update::ports::rocm::abi::{self, Params};
+use ssm_update::ports::gpu::abi::{self, Params};
 
 /// The Rust side. The pattern makes the list complete: it does not compile with a field missing.
 fn rust_fields() -> Vec<Field> {
@@ -24,8 +24,8 @@ fn rust_fields() -> Vec<Field> {
     fields!(
         x z b c dt a_log d dt_bias state_in state_out slots_in slots_out y
         x_stride z_stride b_stride c_stride dt_stride y_stride slots
-        heads head_dim heads_per_group d_state row_lanes_log2 dt_min dt_max
-        dt_dtype a_log_dtype d_dtype dt_bias_dtype flags first_batch
+        group_multiplier heads head_dim d_state row_lanes_log2 dt_min dt_max
+        dt_dtype a_log_dtype d_dtype dt_bias_dtype flags first_batch unused
     )
 }
 
@@ -35,7 +35,8 @@ fn rust_constants() -> BTreeMap<String, u64> {
         ("SSM_F16", abi::dtype::F16.into()),
         ("SSM_BF16", abi::dtype::BF16.into()),
         ("SSM_PREPARED_DT", abi::flags::PREPARED_DT.into()),
-        ("SSM_WRITE_STATE", abi::flags::UPDATE_STATE.into()),
+        ("SSM_WRITE_STATE", abi::flags::WRITE_STATE.into()),
+        ("SSM_PREFETCH_STATE", abi::flags::PREFETCH_STATE.into()),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))

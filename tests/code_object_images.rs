@@ -8,7 +8,7 @@ mod common;
 use common::images::{self, at, bundle, entry, good, on_board};
 use proptest::prelude::*;
 use ssm_update::code_object::{CodeObject, Fault, find_in_bundle, is_known_target};
-use ssm_update::ports::rocm::abi::Params;
+use ssm_update::ports::gpu::abi::Params;
 use ssm_update::ports::rocm::variant;
 
 /// What the loader does with an image for an architecture.
@@ -31,7 +31,7 @@ fn every_code_object_on_board_passes() {
             names.iter().collect::<Vec<_>>()
         );
         for kernel in &object.kernels {
-            assert_eq!((kernel.wavefront, &kernel.arguments[..]), (Some(32), &[200][..]), "{image:?}: {kernel:?}");
+            assert_eq!((kernel.wavefront, &kernel.arguments[..]), (Some(32), &[208][..]), "{image:?}: {kernel:?}");
             assert_eq!((kernel.spills, kernel.scratch, kernel.lds), (0, 0, 0), "{image:?}: {kernel:?}");
             assert_eq!(kernel.work_group, u64::from(variant::WORK_GROUP), "{image:?}: {kernel:?}");
             assert!((1..=64).contains(&kernel.vgprs) && kernel.sgprs > 0, "{image:?}: {kernel:?}");
@@ -48,7 +48,7 @@ fn the_flags_name_the_machine() {
         assert_eq!(object.target, architecture);
         let beginning = &architecture[..architecture.len() - 1];
         for other in images::MACHINES.into_iter().map(|(name, _)| name).chain([beginning, "gfx1", ""]) {
-            let fault = object.check(other, &variant::names(), 200).err();
+            let fault = object.check(other, &variant::names(), 208).err();
             let expected = Fault::Target { wanted: other.to_owned(), got: architecture.to_owned() };
             assert_eq!(fault, (other != architecture).then_some(expected));
         }
@@ -141,7 +141,7 @@ fn a_code_object_is_found_in_a_bundle_by_its_exact_architecture() {
 #[test]
 fn missing_and_unknown_kernels_are_named_each_alone_and_both() {
     let object = CodeObject::read(good().bytes).expect("on board");
-    let check = |wanted: &[String]| object.check(good().target, wanted, 200);
+    let check = |wanted: &[String]| object.check(good().target, wanted, 208);
     let mut wanted = variant::names();
     assert_eq!(check(&wanted), Ok(()));
     wanted.push("ssm_update_of_tomorrow".to_owned());

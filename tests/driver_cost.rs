@@ -7,81 +7,18 @@
 #![cfg(all(feature = "rocm", target_os = "linux"))]
 
 mod common;
+#[path = "common/counting.rs"]
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::hint::black_box;
-use std::time::Instant;
 
 use common::addresses::addresses;
 use common::images::{good, on_board};
 use common::scripted::Script;
-use ssm_update::ports::rocm::abi::Params;
+use counting::{assert_both_counts_count, counted, median};
+use ssm_update::ports::gpu::abi::Params;
 use ssm_update::{Dims, Dtype, Dtypes, Kernel, Launch, Problem, Stream, validate};
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-    static LOOKS: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: the system's allocator, which is one.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise, handed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, handed on.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-unsafe extern "C" {
-    static environ: *const *const c_char;
-}
-
-/// The C library's function of this name, for this program, with a count.
-///
-/// # Safety
-///
-/// As C has it: a text that ends in zero, and nobody changes the environment meanwhile.
-// SAFETY: it does what C says of the function of this name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn getenv(name: *const c_char) -> *mut c_char {
-    let _ = LOOKS.try_with(|count| count.set(count.get() + 1));
-    // SAFETY: the caller's promise.
-    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-    // SAFETY: the C library's list of texts, which ends in null.
-    let mut entry = unsafe { environ };
-    // SAFETY: within the list, up to its null.
-    while !entry.is_null() && !unsafe { *entry }.is_null() {
-        // SAFETY: an entry is a text that ends in zero.
-        let text = unsafe { CStr::from_ptr(*entry) };
-        if let Some(rest) = text.to_bytes().strip_prefix(name)
-            && rest.first() == Some(&b'=')
-        {
-            return rest[1..].as_ptr().cast_mut().cast();
-        }
-        // SAFETY: not the last one.
-        entry = unsafe { entry.add(1) };
-    }
-    std::ptr::null_mut()
-}
-
-/// Allocations and looks at the environment on this thread while something runs.
-fn counted<T>(run: impl FnOnce() -> T) -> (T, usize, usize) {
-    let (allocations, looks) = (ALLOCATIONS.get(), LOOKS.get());
-    let result = run();
-    (result, ALLOCATIONS.get() - allocations, LOOKS.get() - looks)
-}
 
 /// A token of Granite-4.0-H tiny, and a batch that takes several launches.
 fn launches() -> [Launch; 2] {
@@ -94,11 +31,7 @@ fn launches() -> [Launch; 2] {
 
 #[test]
 fn both_counts_count() {
-    // SAFETY (of both): no test of this program changes the environment.
-    let (path, _, looks) = counted(|| std::env::var_os("PATH"));
-    assert!(path.is_some() && looks == 1, "{looks} looks");
-    let (_, allocations, looks) = counted(|| black_box(Vec::<u8>::with_capacity(black_box(100))));
-    assert_eq!((allocations, looks), (1, 0));
+    assert_both_counts_count();
 }
 
 #[test]
@@ -132,21 +65,6 @@ type LaunchKernel = unsafe extern "C" fn(
     *mut *mut c_void,
     *mut *mut c_void,
 ) -> c_int;
-
-/// Nanoseconds of one run, as the median of many short series.
-fn median(mut run: impl FnMut()) -> f64 {
-    const SERIES: usize = 301;
-    const RUNS: usize = 1000;
-    let mut times: Vec<f64> = (0..SERIES)
-        .map(|_| {
-            let start = Instant::now();
-            (0..RUNS).for_each(|_| run());
-            start.elapsed().as_nanos() as f64 / RUNS as f64
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    times[SERIES / 2]
-}
 
 /// Against a runtime whose launch only returns. With optimisation the time is held to the contract; without, it is printed.
 #[test]

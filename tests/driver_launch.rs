@@ -14,7 +14,7 @@ use common::fixture::Fixture;
 use common::images::{good, on_board};
 use common::run::slices;
 use common::scripted::{Call, Script};
-use ssm_update::ports::rocm::abi::Params;
+use ssm_update::ports::gpu::abi::Params;
 use ssm_update::ports::rocm::{RocmKernel, variant};
 use ssm_update::{
     BatchStrides, Dims, Dt, Dtype, Dtypes, Error, Kernel, Launch, Pointers, Problem, State, Step, Stream, validate,
@@ -96,7 +96,7 @@ fn every_size_stride_and_pointer_arrives_in_its_own_field() {
             slots: 11,
             heads: 6,
             head_dim: 5,
-            heads_per_group: 3,
+            group_multiplier: 1_431_655_766, // 2^32 / 3, rounded up
             d_state: 48,
             row_lanes_log2: 4, // 12 pieces of 4 columns, in the next power of two of lanes
             dt_min: 0.25,
@@ -107,6 +107,7 @@ fn every_size_stride_and_pointer_arrives_in_its_own_field() {
             dt_bias_dtype: 2,
             flags: 2,
             first_batch: 0,
+            unused: 0,
         }
     );
     assert_eq!(call.text, "ssm_update_f16_f32_f32_k1");

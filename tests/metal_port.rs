@@ -11,6 +11,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use common::addresses::addresses;
 use common::buffer::Buffer;
 use common::case::{Case, StateMode};
 use common::fixture::Fixture;
@@ -203,6 +204,21 @@ fn without_bfloat_its_keys_are_refused_and_the_others_work() {
         let compiled = kernel.gpu().compiled.lock().expect("no thread panics with it");
         assert!(compiled.iter().all(|(_, language)| *language == Language::V2_4), "{compiled:?}");
     }
+}
+
+/// Kernels that are made ready ahead: no step compiles them again, and what no kernel serves is refused then as later.
+#[test]
+fn what_is_prepared_is_not_compiled_by_a_step() {
+    let kernel = MetalKernel::open(Answers::new()).expect("it opens");
+    let case = Case { dtypes: Dtypes::uniform(Dtype::F16), ..Case::new(1, 2, 3, 1, 32) };
+    let mut fixture = Fixture::new(&case);
+    let launch = validate(&Problem::contiguous(case.dims, case.dtypes), &addresses()).expect("legal");
+    let compiled = || kernel.gpu().compiled.lock().expect("no thread panics with it").len();
+    let before = compiled();
+    assert_eq!(kernel.prepare(&[launch, launch]), Ok(()));
+    assert_eq!(compiled(), before + 1);
+    assert_eq!(kernel.step(slices(&mut fixture)), Ok(()));
+    assert_eq!(compiled(), before + 1);
 }
 
 #[test]

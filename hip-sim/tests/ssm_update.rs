@@ -105,7 +105,9 @@ fn parameters(shape: Shape, pointers: [u64; 13]) -> Vec<u8> {
     let mut bytes: Vec<u8> = pointers.into_iter().flat_map(u64::to_le_bytes).collect();
     let strides = [heads * head_dim, heads * head_dim, d_state, d_state, heads, heads * head_dim, 1];
     bytes.extend(strides.into_iter().flat_map(u64::to_le_bytes));
-    let sizes = [heads, head_dim, heads, d_state, u64::from(row_lanes.trailing_zeros())];
+    // One group.
+    bytes.extend((1_u64 << 32).div_ceil(heads).to_le_bytes());
+    let sizes = [heads, head_dim, d_state, u64::from(row_lanes.trailing_zeros())];
     bytes.extend(sizes.into_iter().flat_map(|size| (size as u32).to_le_bytes()));
     bytes.extend(0.0_f32.to_le_bytes());
     bytes.extend(f32::INFINITY.to_le_bytes());
@@ -113,6 +115,7 @@ fn parameters(shape: Shape, pointers: [u64; 13]) -> Vec<u8> {
     bytes.extend([0; 4]);
     bytes.extend(2_u32.to_le_bytes());
     bytes.extend(0_u32.to_le_bytes());
+    bytes.extend([0; 4]); // to a multiple of the struct's alignment
     bytes
 }
 

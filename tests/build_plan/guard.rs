@@ -45,8 +45,8 @@ fn other_kernels_are_refused() {
 #[test]
 fn another_parameter_struct_is_refused() {
     // `.size` is written with one byte behind its marker.
-    let failure = build_of("parameters", &replaced(&committed_object(), b".size\xcc\xc8", b".size\xcc\xd0"));
-    assert!(failure.contains("takes arguments of [208] bytes, expected one of 200"), "{failure}");
+    let failure = build_of("parameters", &replaced(&committed_object(), b".size\xcc\xd0", b".size\xcc\xc8"));
+    assert!(failure.contains("takes arguments of [200] bytes, expected one of 208"), "{failure}");
 }
 
 #[test]

@@ -311,8 +311,8 @@ pub fn broken() -> Vec<Broken> {
         }),
         row(
             "a parameter struct of another size",
-            in_note(b"\xa5.size\xcc\xc8", b"\xa5.size\xcc\xd0", false),
-            |fault| matches!(fault, Fault::Parameters { expected: 200, got, .. } if got[..] == [208]),
+            in_note(b"\xa5.size\xcc\xd0", b"\xa5.size\xcc\xc8", false),
+            |fault| matches!(fault, Fault::Parameters { expected: 208, got, .. } if got[..] == [200]),
         ),
         row(
             "kernels of another name",

@@ -116,7 +116,7 @@ fn measuring_program(header: &str, of: &str) -> String {
     let mut text = format!(
         "#include \"abi.h\"\n#include <stddef.h>\n#include <stdio.h>\n\
          #define KIND(f) _Generic((({of} *)0)->f, float: \"float\", int64_t: \"signed\", \\\n\
-         int32_t: \"signed\", uint32_t: \"unsigned\", uint8_t: \"unsigned\", const void *: \"unsigned\", \\\n\
+         int32_t: \"signed\", uint64_t: \"unsigned\", uint32_t: \"unsigned\", uint8_t: \"unsigned\", const void *: \"unsigned\", \\\n\
          void *: \"unsigned\", const int32_t *: \"unsigned\")\n\
          int main(void)\n{{\n\
          printf(\"struct %zu %zu\\n\", sizeof({of}), _Alignof({of}));\n",

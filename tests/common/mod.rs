@@ -28,3 +28,7 @@ pub mod rng;
 pub mod run;
 #[cfg(all(feature = "rocm", target_os = "linux"))]
 pub mod scripted;
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+pub mod scripted_cuda;
+#[cfg(all(any(feature = "cuda", feature = "rocm"), target_os = "linux"))]
+pub mod scripting;

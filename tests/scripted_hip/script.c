@@ -3,14 +3,8 @@
  *
  * Compiled once, then linked once per set of exported functions, so that runtimes of other versions can be played.
  */
-#define _GNU_SOURCE
-
+#include "../scripted/calls.h"
 #include "script.h"
-
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Statuses, of hipError_t. Plain integers here as in the crate. */
 enum {
@@ -30,10 +24,7 @@ enum { WARP_SIZE = 87 /* hipDeviceAttributeWarpSize */, TO_DEVICE = 1, FROM_DEVI
 /* Sizes of the two property structs, and where each has the architecture's name. The product's name comes first in both. */
 enum { SIZE_R0000 = 792, ARCHITECTURE_R0000 = 396, SIZE_R0600 = 1472, ARCHITECTURE_R0600 = 1160, PROPERTY_TEXT = 256 };
 
-enum { MAX_DEVICES = 8, MAX_FAULTS = 8, MAX_CALLS = 1 << 16, MAX_MODULES = 4096, MAX_FUNCTIONS = 256 };
-
-/* Bytes that nobody wrote. */
-enum { POISON = 0xa5 };
+enum { MAX_DEVICES = 8, MAX_MODULES = 4096, MAX_FUNCTIONS = 256 };
 
 struct module;
 
@@ -52,21 +43,6 @@ struct module {
     struct function function[MAX_FUNCTIONS];
 };
 
-struct allocation {
-    struct allocation *next;
-    unsigned char *memory;
-    size_t size;
-};
-
-struct fault {
-    const char *function;
-    uint32_t nth;
-    uint32_t seen;
-    int status;
-    int lasting;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread int current_device;
 
 static int devices = 1;
@@ -74,63 +50,16 @@ static struct {
     char architecture[PROPERTY_TEXT];
     int lanes;
 } device_table[MAX_DEVICES];
-static uint64_t memory_limit = UINT64_MAX;
-static int mute;
-static int recording = 1;
-
-static struct fault faults[MAX_FAULTS];
-static int fault_count;
-static script_call *calls;
-static uint32_t call_count;
 
 static struct module *modules[MAX_MODULES];
 static int module_count;
-static struct allocation *allocations;
-static uint64_t allocated;
-static uint32_t made, misuses;
 
 __attribute__((constructor)) static void set_up(void)
 {
-    calls = calloc(MAX_CALLS, sizeof *calls);
-    if (!calls) abort();
     for (int i = 0; i < MAX_DEVICES; i++) script_set_device(i, "gfx1151", 32);
 }
 
-/* --- every call ------------------------------------------------------------------------------------------------------ */
-
-/* The call under way, held with the lock from `begin` to `end`. */
-static script_call *call;
-
-static void begin(const char *function)
-{
-    pthread_mutex_lock(&lock);
-    if (call_count == MAX_CALLS) abort(); /* a test that records so much has to forget now and then */
-    call = &calls[call_count++];
-    memset(call, 0, sizeof *call);
-    call->function = function;
-    call->device = current_device;
-    call->thread = (uint64_t)pthread_self();
-}
-
-/* The status that the script puts in place of the call, or SUCCESS. */
-static int scripted(void)
-{
-    int status = SUCCESS;
-    for (int i = 0; i < fault_count; i++) {
-        struct fault *fault = &faults[i];
-        if (fault->function && strcmp(fault->function, call->function) != 0) continue;
-        fault->seen++;
-        if (fault->seen == fault->nth || (fault->lasting && fault->seen > fault->nth)) status = fault->status;
-    }
-    return status;
-}
-
-static int end(int status)
-{
-    call->status = status;
-    pthread_mutex_unlock(&lock);
-    return status;
-}
+static void describe_thread(script_call *call) { call->device = current_device; }
 
 static int is_device(int device) { return device >= 0 && device < devices; }
 
@@ -308,7 +237,7 @@ int hipModuleLaunchKernel(struct function *function, unsigned grid_x, unsigned g
 {
     if (!recording) return SUCCESS;
     begin("hipModuleLaunchKernel");
-    const uint64_t numbers[SCRIPT_ARGUMENTS] = {
+    const uint64_t numbers[10] = {
         grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, (uint64_t)(uintptr_t)stream,
         (uint64_t)(uintptr_t)extra, (uint64_t)(uintptr_t)function->module,
     };
@@ -343,16 +272,8 @@ int hipMalloc(void **memory, size_t bytes)
         *memory = NULL;
         return end(SUCCESS);
     }
-    if (bytes > memory_limit - allocated) return end(OUT_OF_MEMORY);
-    struct allocation *allocation = malloc(sizeof *allocation);
-    unsigned char *block = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    if (!allocation || !block) abort();
-    memset(block, POISON, bytes);
-    *allocation = (struct allocation){allocations, block, bytes};
-    allocations = allocation;
-    allocated += bytes;
-    made++;
-    *memory = block;
+    if (!has_room(bytes)) return end(OUT_OF_MEMORY);
+    *memory = allocate(bytes);
     return end(SUCCESS);
 }
 
@@ -362,25 +283,9 @@ int hipFree(void *memory)
     call->arguments[0] = (uint64_t)(uintptr_t)memory;
     int status = scripted();
     if (!memory) return end(status);
-    for (struct allocation **at = &allocations; *at; at = &(*at)->next) {
-        struct allocation *found = *at;
-        if (found->memory != memory) continue;
-        *at = found->next;
-        allocated -= found->size;
-        free(found->memory);
-        free(found);
-        return end(status);
-    }
+    if (release(memory)) return end(status);
     misuses++;
     return end(INVALID_VALUE);
-}
-
-static int is_allocated(const unsigned char *from, size_t bytes)
-{
-    for (struct allocation *at = allocations; at; at = at->next)
-        if (from >= at->memory && (size_t)(from - at->memory) <= at->size && bytes <= at->size - (size_t)(from - at->memory))
-            return 1;
-    return 0;
 }
 
 int hipMemcpy(void *to, const void *from, size_t bytes, int kind)
@@ -408,26 +313,6 @@ int hipStreamSynchronize(void *stream)
     return end(scripted());
 }
 
-/* A text that lives as long as the library. */
-static const char *text_of(const char *format, int status)
-{
-    static struct {
-        const char *format;
-        int status;
-        char text[64];
-    } texts[256];
-    if (mute) return NULL;
-    pthread_mutex_lock(&lock);
-    int at = 0;
-    while (texts[at].format && (texts[at].format != format || texts[at].status != status))
-        if (++at == 256) abort();
-    texts[at].format = format;
-    texts[at].status = status;
-    snprintf(texts[at].text, sizeof texts[at].text, format, status);
-    pthread_mutex_unlock(&lock);
-    return texts[at].text;
-}
-
 const char *hipGetErrorName(int status) { return text_of("scriptedName(%d)", status); }
 
 const char *hipGetErrorString(int status) { return text_of("the script's own words for %d", status); }
@@ -443,56 +328,12 @@ void script_set_device(int32_t device, const char *architecture, int32_t lanes)
     device_table[device].lanes = lanes;
 }
 
-void script_set_memory(uint64_t bytes) { memory_limit = bytes; }
-
-void script_set_mute(int32_t on) { mute = on; }
-
-void script_set_recording(int32_t on) { recording = on; }
-
-void script_fail(const char *function, uint32_t nth, int32_t status, int32_t lasting)
-{
-    pthread_mutex_lock(&lock);
-    if (fault_count == MAX_FAULTS) abort();
-    faults[fault_count++] = (struct fault){function ? strdup(function) : NULL, nth, 0, status, lasting};
-    pthread_mutex_unlock(&lock);
-}
-
-void script_forget(void)
-{
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < fault_count; i++) free((char *)faults[i].function);
-    fault_count = 0;
-    call_count = 0;
-    pthread_mutex_unlock(&lock);
-}
-
-uint32_t script_calls(void) { return call_count; }
-
-void script_read_call(uint32_t number, script_call *to)
-{
-    pthread_mutex_lock(&lock);
-    if (number >= call_count) abort();
-    *to = calls[number];
-    pthread_mutex_unlock(&lock);
-}
-
 uint32_t script_live_modules(void)
 {
     uint32_t live = 0;
     for (int i = 0; i < module_count; i++) live += modules[i]->live;
     return live;
 }
-
-uint32_t script_live_allocations(void)
-{
-    uint32_t live = 0;
-    for (struct allocation *at = allocations; at; at = at->next) live++;
-    return live;
-}
-
-uint32_t script_made(void) { return made; }
-
-uint32_t script_misuses(void) { return misuses; }
 
 int32_t script_current_device(void) { return current_device; }
 

@@ -16,6 +16,7 @@ use functions::Functions;
 
 pub use advice::NO_DEVICE as NO_DEVICE_ADVICE;
 
+use super::table::Lookup;
 use crate::{DriverError, Error, Stream, memory};
 
 /// A loaded HIP runtime. Every call may come from any thread; "current device" is the calling thread's.
@@ -38,8 +39,19 @@ pub struct Properties {
 pub type Extent = [u32; 3];
 
 impl Hip {
-    fn new(functions: Functions, origin: String) -> Self {
-        Self { functions, origin }
+    /// The runtime whose symbols `lookup` finds.
+    ///
+    /// # Errors
+    ///
+    /// The names of required functions that it lacks.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Functions::resolve`].
+    unsafe fn of(lookup: &Lookup<'_>, origin: String) -> Result<Self, Vec<&'static str>> {
+        // SAFETY: the caller's promise.
+        let functions = unsafe { Functions::resolve(lookup) }?;
+        Ok(Self { functions, origin })
     }
 
     /// Where the library comes from: the name that loaded it.

@@ -94,7 +94,7 @@ impl<G: Gpu> MetalKernel<G> {
             bindings::check_room(number, tensor.offset, binding.bytes, G::length(tensor.buffer))?;
             Ok((tensor.buffer, tensor.offset))
         };
-        let ready = self.prepare(&launch)?;
+        let ready = self.ready(&launch)?;
         // SAFETY: the caller's promise, about the very tensors that `launch` stands for.
         unsafe { self.encode_found(ready, &launch, find, stream) }
     }
@@ -133,7 +133,7 @@ impl<G: Gpu> MetalKernel<G> {
     }
 
     /// How a launch runs, and its kernel.
-    fn prepare(&self, launch: &Launch) -> Result<(Plan, &G::Pipeline), Error> {
+    fn ready(&self, launch: &Launch) -> Result<(Plan, &G::Pipeline), Error> {
         let plan = Plan::new(launch)?;
         Ok((plan, self.pipeline(&plan.key)?))
     }
@@ -216,11 +216,15 @@ impl<G: Gpu> Kernel for MetalKernel<G> {
             return Ok(());
         }
         // Before the table is locked: a kernel that is being compiled holds up nobody's memory.
-        let ready = self.prepare(launch)?;
+        let ready = self.ready(launch)?;
         let table = read(&self.table);
         let find = |number: usize, binding: Binding| table.find(number, binding.address, binding.bytes);
         // SAFETY: the caller's promise.
         unsafe { self.encode_found(ready, launch, find, stream) }
+    }
+
+    fn prepare(&self, launches: &[Launch]) -> Result<(), Error> {
+        launches.iter().try_for_each(|launch| self.ready(launch).map(|_| ()))
     }
 
     fn memory(&self) -> Option<&dyn Memory> {

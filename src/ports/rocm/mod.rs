@@ -1,11 +1,10 @@
 //! The ROCm port: code objects that were compiled ahead of time, loaded through the HIP module API.
 //!
-//! - `built` is what the build script put on board; `abi` the parameter struct, `variant` the kernels' names;
+//! - `built` is what the build script put on board, `variant` the kernels' names;
 //! - `plan` turns a checked launch into kernel, parameters and grid.
 //!
 //! The HIP runtime is looked for when the port is opened, and everything is loaded then: a launch is one call of the driver.
 
-pub mod abi;
 mod built;
 pub mod plan;
 pub mod variant;
@@ -17,6 +16,7 @@ pub use built::{BUILT, Built, Image, Origin};
 use crate::code_object::CodeObject;
 use crate::driver::hip::{self, Function, Hip, Module, library};
 use crate::memory::{Buffer, Memory};
+use crate::ports::gpu::abi;
 use crate::{DriverError, Error, Kernel, Launch, Port, Step, Stream, Unavailable, staging, switches};
 use plan::Plan;
 

@@ -1,5 +1,5 @@
-//! The parameter struct of the HIP kernels, as `gpu/abi.h` has it: the only thing that Rust and the kernel share. A test compiles
-//! the header and compares size, offset and width of every field.
+//! The parameter struct of the HIP and CUDA kernels, as `gpu/abi.h` has it: the only thing that Rust and the kernels share. A test
+//! compiles the header and compares size, offset and width of every field.
 //!
 //! Only integers and floats: the build script, which checks the compiled kernels against the size, includes this file too.
 
@@ -18,7 +18,9 @@ pub mod flags {
     /// dt is dt' already (`SSM_PREPARED_DT`).
     pub const PREPARED_DT: u32 = 1;
     /// The new state is written (`SSM_WRITE_STATE`).
-    pub const UPDATE_STATE: u32 = 2;
+    pub const WRITE_STATE: u32 = 2;
+    /// The state is brought into the L2 cache before the launch's turn comes (`SSM_PREFETCH_STATE`; CUDA).
+    pub const PREFETCH_STATE: u32 = 4;
 }
 
 /// `ssm_update_params`. Addresses are device addresses; 0 means absent.
@@ -46,9 +48,9 @@ pub struct Params {
     pub dt_stride: i64,
     pub y_stride: i64,
     pub slots: i64,
+    pub group_multiplier: u64,
     pub heads: u32,
     pub head_dim: u32,
-    pub heads_per_group: u32,
     pub d_state: u32,
     pub row_lanes_log2: u32,
     pub dt_min: f32,
@@ -59,4 +61,5 @@ pub struct Params {
     pub dt_bias_dtype: u8,
     pub flags: u32,
     pub first_batch: u32,
+    pub unused: u32,
 }

@@ -244,7 +244,6 @@ enum { WARP = 32, WARPS = 2 /* of one block */ };
 // Pieces of the state that a lane has in flight, in rows of TILES different tiles.
 enum { TILES = 4 / KEY_CHUNKS };
 
-// X: x, z, y. BC: B and C. U: state.
 // The longest rows take more registers than the compiler would give them, and it would rather spill: it has to be told that few blocks
 // of a multiprocessor are enough.
 #if KEY_CHUNKS == 4

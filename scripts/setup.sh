@@ -192,7 +192,14 @@ fi
 # The Metal port is type-checked for them. A distribution's Rust may not have them; the step says what it did without.
 for target in aarch64-apple-darwin aarch64-apple-ios; do
     [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target/lib ]] || continue
-    if ! command -v rustup >/dev/null || ! rustup target add "$target" >&2; then
+    added=
+    for _ in 1 2 3; do
+        command -v rustup >/dev/null || break
+        rustup target add "$target" >"$log" 2>&1 && added=yes && break
+        sleep 2
+    done
+    if [[ -z $added ]]; then
+        [[ ! -s $log ]] || head -n 3 "$log" >&2
         say "Rust's libraries for $target could not be installed (rustup target add $target): the Metal port is not checked for it"
     fi
 done

@@ -39,10 +39,9 @@ step_apple() {
     for target in aarch64-apple-darwin aarch64-apple-ios; do
         if [[ -d $(rustc --print sysroot)/lib/rustlib/$target/lib ]]; then
             cargo clippy -p ssm-update --all-targets --target "$target" --locked --release -- -D warnings
-        elif [[ -n ${CI-} ]]; then
-            echo "CI is set, and Rust has no libraries for $target: rustup target add $target" >&2
-            return 1
         else
+            # Also where CI is set: the libraries come from elsewhere than everything else that the tests need, and a day without
+            # that place is no fault of a change.
             echo "NOT RUN for $target: Rust has no libraries for it (rustup target add $target)"
         fi
     done

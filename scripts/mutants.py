@@ -284,10 +284,21 @@ def processor_features():
     return set(match[1].split()) if match else set()
 
 
-def run_table(path, only, compile_only):
+def read_part(text):
+    """The part of each table that is run: `2/3` is every third mutant, beginning with the second."""
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    if not match or int(match[1]) > int(match[2]):
+        raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N, got {text}")
+    return int(match[1]), int(match[2])
+
+
+def run_table(path, only, part, compile_only):
     """Runs the mutants of a table; gives how many passed, failed and could not be run here."""
     table = read_table(path)
-    mutants = [mutant for mutant in table["mutant"] if not only or mutant["name"] in only]
+    chosen = table["mutant"][part[0] - 1 :: part[1]]
+    mutants = [mutant for mutant in chosen if not only or mutant["name"] in only]
+    if left_out := len(table["mutant"]) - len(chosen):
+        print(f"{path.stem}: {len(chosen)} mutants, part {part[0]} of {part[1]}; {left_out} NOT RUN this time", flush=True)
     if not mutants:
         return 0, 0, 0
     files = synchronise()
@@ -329,6 +340,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", type=pathlib.Path, action="append", help="a table; without it, all of tests/mutants/")
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="run this mutant (repeatable)")
+    parser.add_argument("--part", metavar="K/N", type=read_part, default=(1, 1), help="of each table, every Nth from the Kth on")
     parser.add_argument("--list", action="store_true", help="print names and reasons, run nothing")
     parser.add_argument("--compile", action="store_true", help="only check that each mutant compiles, without any test")
     arguments = parser.parse_args()
@@ -346,7 +358,7 @@ def main():
         if shutil.which("cargo") is None:
             raise Broken("cargo is not on PATH")
         began = time.monotonic()
-        counts = [run_table(path, set(arguments.only), arguments.compile) for path in tables]
+        counts = [run_table(path, set(arguments.only), arguments.part, arguments.compile) for path in tables]
     except Broken as broken:
         sys.exit(f"mutants: {broken}")
     passed, failed, absent = (sum(column) for column in zip(*counts))

@@ -1,33 +1,17 @@
 //! Hashes, and files that are there whole or not at all.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
 use super::failure::Failure;
+use super::hash::hex;
+pub use super::hash::sha256_of_parts;
 
 /// SHA-256 in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
-}
-
-/// SHA-256 in hexadecimal of several parts, each with its length in front, so that no two lists of parts are alike.
-pub fn sha256_of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    hex(&hash.finalize())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // cannot fail on a String
-        text
-    })
 }
 
 /// The bytes of a file.

@@ -20,6 +20,8 @@ pub mod abi;
 #[path = "../src/code_object.rs"]
 #[allow(dead_code, reason = "see abi")]
 pub mod code_object;
+#[path = "../src/hash.rs"]
+pub mod hash;
 #[path = "../src/ports/rocm/variant.rs"]
 #[allow(dead_code, reason = "see abi")]
 pub mod variant;

@@ -65,6 +65,8 @@ pub mod code_object;
 mod driver;
 mod dtype;
 mod error;
+#[cfg(feature = "cuda")]
+mod hash;
 mod host;
 mod memory;
 mod port;

@@ -50,3 +50,14 @@ pub trait Buffer: Debug {
     /// When the buffer has no such part.
     fn download(&self, offset: usize, to: &mut [u8]) -> Result<(), Error>;
 }
+
+/// Holds a range of a buffer to the buffer's length.
+///
+/// # Panics
+///
+/// As [`Buffer`] promises, where it does not fit.
+#[cfg(any(feature = "cuda", feature = "metal", feature = "rocm"))]
+pub(crate) fn assert_fits(offset: usize, len: usize, bytes: usize) {
+    let fits = offset.checked_add(len).is_some_and(|end| end <= bytes);
+    assert!(fits, "{len} bytes at {offset} of a buffer of {bytes} bytes");
+}

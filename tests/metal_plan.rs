@@ -8,10 +8,11 @@ mod addresses;
 use std::collections::HashMap;
 
 use addresses::addresses;
+use ssm_update::ports::gpu::params::GRID_YZ_MAX as GRID_Z_MAX;
 use ssm_update::ports::metal::abi::{at, flags};
 use ssm_update::ports::metal::bindings::{self, NAMES};
 use ssm_update::ports::metal::key::{COLUMNS, Key, WAVE, WAVES, X_AND_BC};
-use ssm_update::ports::metal::plan::{GRID_Z_MAX, Plan, THREADS};
+use ssm_update::ports::metal::plan::{Plan, THREADS};
 use ssm_update::{BatchStrides, Dims, Dt, Dtype, Dtypes, Error, Launch, Pointers, Problem, validate};
 
 fn dims() -> Dims {

@@ -13,3 +13,10 @@ mod library;
 pub mod metal;
 #[cfg(any(feature = "cuda", feature = "rocm"))]
 mod table;
+
+/// A text in a fixed array, up to its zero byte.
+#[cfg(any(feature = "cuda", feature = "rocm"))]
+fn text(array: &[std::ffi::c_char]) -> String {
+    let bytes: Vec<u8> = array.iter().map(|&c| c as u8).take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

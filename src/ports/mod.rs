@@ -3,7 +3,7 @@
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-#[cfg(any(feature = "cuda", feature = "rocm"))]
+#[cfg(any(feature = "cuda", feature = "metal", feature = "rocm"))]
 pub mod gpu;
 #[cfg(feature = "metal")]
 pub mod metal;

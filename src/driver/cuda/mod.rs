@@ -19,10 +19,9 @@ use functions::{Functions, Status};
 pub use advice::NO_DEVICE as NO_DEVICE_ADVICE;
 
 use super::table::Lookup;
+use super::text;
 use crate::{DriverError, Error, Stream, memory};
 
-/// First driver that captures overlapping launches into graphs: CUDA 12.3.
-const OVERLAP_FROM: i32 = 12_030;
 const SUCCESS: Status = 0;
 
 /// A loaded driver. Every call may come from any thread; "current context" is the calling thread's.
@@ -131,13 +130,23 @@ impl Cuda {
         self.check(status, || "cuCtxGetCurrent".to_owned()).map(|()| context)
     }
 
+    /// Makes a context the calling thread's until the guard goes.
+    fn enter(&self, context: CUcontext) -> Result<Entered<'_>, Box<DriverError>> {
+        let pushed = self.current()? != context;
+        if pushed {
+            // SAFETY: any pointer; the driver refuses a context that is gone.
+            let status = unsafe { (self.functions.cuCtxPushCurrent_v2)(context) };
+            self.check(status, || "cuCtxPushCurrent".to_owned())?;
+        }
+        Ok(Entered { cuda: self, pushed, thread: PhantomData })
+    }
+
     /// Name, compute capability and cache of a device.
     pub fn properties(&self, device: i32) -> Result<Properties, Box<DriverError>> {
         let mut name: [c_char; 128] = [0; 128];
         // SAFETY: writes at most so many bytes, and a zero at the end of them.
         let status = unsafe { (self.functions.cuDeviceGetName)(name.as_mut_ptr(), name.len() as c_int, device) };
         self.check(status, || format!("cuDeviceGetName(device {device})"))?;
-        let name: Vec<u8> = name.iter().map(|&c| c as u8).take_while(|&byte| byte != 0).collect();
         let attribute = |attribute: CUdevice_attribute, what: &str| {
             let mut value = 0;
             // SAFETY: writes one int.
@@ -149,7 +158,7 @@ impl Cuda {
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE as L2,
         };
         Ok(Properties {
-            name: String::from_utf8_lossy(&name).into_owned(),
+            name: text(&name),
             capability: (attribute(MAJOR, "compute capability")?, attribute(MINOR, "compute capability")?),
             l2_bytes: attribute(L2, "L2 cache")?,
         })
@@ -158,9 +167,8 @@ impl Cuda {
     /// The context in which a port works: the calling thread's where that is of the device, else the device's primary one, which
     /// stays alive as long as this does.
     pub fn context(&'static self, device: i32) -> Result<Context, Box<DriverError>> {
-        let overlaps = self.version()? >= OVERLAP_FROM && self.functions.cuLaunchKernelEx.is_some();
         if self.current_device()? == Some(device) {
-            return Ok(Context { cuda: self, context: self.current()?, retained: None, overlaps });
+            return Ok(Context { cuda: self, context: self.current()?, retained: None });
         }
         let mut handle: CUdevice = 0;
         // SAFETY: writes one int.
@@ -170,7 +178,7 @@ impl Cuda {
         // SAFETY: writes one pointer.
         let status = unsafe { (self.functions.cuDevicePrimaryCtxRetain)(&raw mut context, handle) };
         self.check(status, || format!("cuDevicePrimaryCtxRetain(device {device})"))?;
-        Ok(Context { cuda: self, context, retained: Some(handle), overlaps })
+        Ok(Context { cuda: self, context, retained: Some(handle) })
     }
 }
 
@@ -180,7 +188,6 @@ pub struct Context {
     context: CUcontext,
     /// The device whose primary context this is, if it was retained here.
     retained: Option<CUdevice>,
-    overlaps: bool,
 }
 
 // SAFETY: a handle, which the driver lets every thread use.
@@ -209,18 +216,7 @@ impl Drop for Context {
 impl Context {
     /// Makes this the calling thread's context until the guard goes.
     pub fn enter(&self) -> Result<Entered<'_>, Box<DriverError>> {
-        let pushed = self.cuda.current()? != self.context;
-        if pushed {
-            // SAFETY: a live context.
-            let status = unsafe { (self.cuda.functions.cuCtxPushCurrent_v2)(self.context) };
-            self.cuda.check(status, || "cuCtxPushCurrent".to_owned())?;
-        }
-        Ok(Entered { cuda: self.cuda, pushed, thread: PhantomData })
-    }
-
-    /// Whether launches may overlap with the one before them, where the device can do that.
-    pub fn overlaps(&self) -> bool {
-        self.overlaps
+        self.cuda.enter(self.context)
     }
 
     /// Loads a compiled kernel.
@@ -294,7 +290,7 @@ impl Context {
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (grid, block);
         let (stream, shared_bytes): (_, c_uint) = (stream.0.cast(), 0);
         let functions = &self.cuda.functions;
-        let (name, status) = match functions.cuLaunchKernelEx.filter(|_| overlap && self.overlaps) {
+        let (name, status) = match functions.cuLaunchKernelEx.filter(|_| overlap) {
             Some(launch) => {
                 let mut attribute = CUlaunchAttribute {
                     id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
@@ -366,8 +362,7 @@ impl Drop for Entered<'_> {
 
 /// Runs a call that frees something, with its context made current; a context that is gone has freed it already.
 fn free(cuda: &'static Cuda, context: CUcontext, what: &str, call: impl FnOnce(&Functions) -> Status) {
-    let context = std::mem::ManuallyDrop::new(Context { cuda, context, retained: None, overlaps: false });
-    let freed = context.enter().and_then(|_entered| cuda.check(call(&cuda.functions), || what.to_owned()));
+    let freed = cuda.enter(context).and_then(|_entered| cuda.check(call(&cuda.functions), || what.to_owned()));
     if let Err(error) = freed {
         log::warn!("{error}");
     }
@@ -432,14 +427,12 @@ pub struct Buffer {
 
 impl Buffer {
     fn at(&self, offset: usize, len: usize) -> CUdeviceptr {
-        let fits = offset.checked_add(len).is_some_and(|end| end <= self.bytes);
-        assert!(fits, "{len} bytes at {offset} of a buffer of {} bytes", self.bytes);
+        memory::assert_fits(offset, len, self.bytes);
         self.memory.wrapping_add(offset as u64)
     }
 
     fn entered<T>(&self, call: impl FnOnce() -> Result<T, Box<DriverError>>) -> Result<T, Error> {
-        let context = Context { cuda: self.cuda, context: self.context, retained: None, overlaps: false };
-        let _entered = context.enter()?;
+        let _entered = self.cuda.enter(self.context)?;
         Ok(call()?)
     }
 }

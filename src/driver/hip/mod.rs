@@ -17,6 +17,7 @@ use functions::Functions;
 pub use advice::NO_DEVICE as NO_DEVICE_ADVICE;
 
 use super::table::Lookup;
+use super::text;
 use crate::{DriverError, Error, Stream, memory};
 
 /// A loaded HIP runtime. Every call may come from any thread; "current device" is the calling thread's.
@@ -232,12 +233,6 @@ impl Hip {
     }
 }
 
-/// A text in a fixed array, up to its zero byte.
-fn text(array: &[c_char]) -> String {
-    let bytes: Vec<u8> = array.iter().map(|&c| c as u8).take_while(|&byte| byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// While this lives, a device is the calling thread's.
 #[derive(Debug)]
 pub struct DeviceGuard<'a> {
@@ -312,8 +307,7 @@ pub struct Buffer {
 
 impl Buffer {
     fn at(&self, offset: usize, len: usize) -> *mut c_void {
-        let fits = offset.checked_add(len).is_some_and(|end| end <= self.bytes);
-        assert!(fits, "{len} bytes at {offset} of a buffer of {} bytes", self.bytes);
+        memory::assert_fits(offset, len, self.bytes);
         self.memory.wrapping_byte_add(offset)
     }
 }

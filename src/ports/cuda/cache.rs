@@ -12,6 +12,8 @@ use std::{fs, io};
 use etcetera::{BaseStrategy, choose_base_strategy};
 use sha2::{Digest, Sha256};
 
+use crate::hash::sha256_of_parts;
+
 /// First bytes of a file. The number changes with the layout.
 const MAGIC: &[u8] = b"ssm-update cubin 1\n";
 const CHECKSUM: usize = 32;
@@ -90,12 +92,7 @@ impl Cache {
     }
 }
 
-/// The name of a kernel in the cache: the hash of the parts, each with its length.
+/// The name of a kernel in the cache, made of everything that it depends on.
 pub fn name<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part.as_bytes());
-    }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    sha256_of_parts(parts.into_iter().map(str::as_bytes))
 }

@@ -5,7 +5,8 @@
 //!   disk, and `modules` those that are loaded;
 //! - `plan` turns a checked launch into key, parameters and grid.
 //!
-//! Driver and compiler are looked for when the port is opened. A launch whose kernel is loaded is one call of the driver.
+//! Driver and compiler are looked for when the port is opened. A launch whose kernel is loaded is one call of the driver, beside the
+//! question which context the thread has.
 
 pub mod cache;
 pub mod compiler;
@@ -32,8 +33,10 @@ pub const PORT: Port = Port { name: "cuda", open };
 
 /// The oldest compute capability that the source is written for.
 const OLDEST: (i32, i32) = (7, 0);
-/// The oldest whose launches can overlap (programmatic dependent launch).
+/// The oldest whose launches can overlap (programmatic dependent launch), and the oldest driver that captures such launches into
+/// graphs, that of CUDA 12.3.
 const OVERLAP: (i32, i32) = (9, 0);
+const OVERLAP_DRIVER: i32 = 12_030;
 
 fn open() -> Result<Box<dyn Kernel>, Unavailable> {
     Ok(Box::new(CudaKernel::open(&switches::Cuda::from_env(), None)?))
@@ -84,11 +87,12 @@ impl CudaKernel {
             )));
         }
 
-        let compiler = Compiler::for_device(switches, cuda.version()?, properties.capability)?;
+        let version = cuda.version()?;
+        let compiler = Compiler::for_device(switches, version, properties.capability)?;
         let description = format!(
             "{} (sm_{major}{minor}), device {device}, CUDA driver for {} from {}, {compiler}",
             properties.name,
-            compiler::dotted(cuda.version()?),
+            compiler::dotted(version),
             cuda.origin(),
         );
         let context = cuda.context(device)?;
@@ -97,7 +101,7 @@ impl CudaKernel {
             modules: Modules::default(),
             compiler,
             l2_bytes: u64::try_from(properties.l2_bytes).unwrap_or(0),
-            overlap: properties.capability >= OVERLAP && context.overlaps(),
+            overlap: properties.capability >= OVERLAP && version >= OVERLAP_DRIVER,
             description,
             context,
         })

@@ -1,22 +1,12 @@
 //! What the kernel is told, as `metal/abi.h` has it: the struct of constants, its flags and tags, and the numbers of the buffers. A
 //! test compiles the header and compares size, offset and kind of every field, and every constant.
 
-/// Element types of dt and the per-head vectors (`SSM_F32` and so on).
-pub mod dtype {
-    /// f32.
-    pub const F32: u8 = 0;
-    /// f16.
-    pub const F16: u8 = 1;
-    /// bf16.
-    pub const BF16: u8 = 2;
-}
+pub use crate::ports::gpu::abi::dtype;
 
 /// Bits of [`Constants::flags`].
 pub mod flags {
-    /// dt is dt' already (`SSM_PREPARED_DT`).
-    pub const PREPARED_DT: u32 = 1;
-    /// The new state is written (`SSM_WRITE_STATE`).
-    pub const WRITE_STATE: u32 = 2;
+    pub use crate::ports::gpu::abi::flags::{PREPARED_DT, WRITE_STATE};
+
     /// z is there.
     pub const HAS_Z: u32 = 4;
     /// D is there.

@@ -12,7 +12,7 @@ use super::key::{KEYS, Key, WAVE};
 use super::plan::{Plan, THREADS};
 use super::source;
 use super::table::Table;
-use crate::memory::{Buffer, Memory};
+use crate::memory::{self, Buffer, Memory};
 use crate::{Dtype, Error, Kernel, Launch, Problem, Step, Stream, Unavailable, staging, validate};
 
 /// The kernel that is compiled when the port is opened, to learn whether any will do.
@@ -272,8 +272,7 @@ struct Allocated<G: Gpu> {
 
 impl<G: Gpu> Allocated<G> {
     fn check(&self, offset: usize, len: usize) {
-        let length = G::length(&self.buffer);
-        assert!(offset.checked_add(len).is_some_and(|end| end <= length), "{len} bytes at {offset} of {length}");
+        memory::assert_fits(offset, len, G::length(&self.buffer));
     }
 }
 

@@ -5,65 +5,23 @@
 
 mod common;
 
-use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::hash::{Hash, Hasher};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Barrier;
 
 use common::addresses::addresses;
+use common::child;
+use common::folder::Folder;
 use common::log::take_warnings;
 use common::scripted_cuda::{NVRTC, Script, library};
 use ssm_update::ports::cuda::{CudaKernel, cache};
 use ssm_update::switches::{CACHE_DIR, CUDA_HOME, CUDA_LIBRARY, Cuda, NVRTC_LIBRARY};
 use ssm_update::{Dims, Dtype, Dtypes, Kernel, Launch, Problem, Stream, validate};
-
-/// A folder of this test, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the test's folder can be made");
-        Self(path)
-    }
-
-    /// The files below it: path from here, and what tells their contents apart.
-    fn everything(&self) -> BTreeMap<PathBuf, (usize, u64)> {
-        fn walk(root: &Path, at: &Path, found: &mut BTreeMap<PathBuf, (usize, u64)>) {
-            for entry in fs::read_dir(at).expect("a folder lists") {
-                let path = entry.expect("an entry").path();
-                if path.is_dir() {
-                    walk(root, &path, found);
-                } else {
-                    let name = path.strip_prefix(root).expect("below").to_owned();
-                    let (bytes, mut hasher) = (fs::read(&path).expect("a file reads"), DefaultHasher::new());
-                    bytes.hash(&mut hasher);
-                    found.insert(name, (bytes.len(), hasher.finish()));
-                }
-            }
-        }
-        let mut found = BTreeMap::new();
-        walk(&self.0, &self.0, &mut found);
-        found
-    }
-
-    fn names(&self) -> BTreeSet<PathBuf> {
-        self.everything().into_keys().collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).expect("the test's folder can be removed");
-    }
-}
 
 fn open_with(script: &Script, cache_dir: impl AsRef<OsStr>) -> CudaKernel {
     let switches = Cuda { cache_dir: Some(cache_dir.as_ref().to_owned()), ..script.switches() };
@@ -477,8 +435,7 @@ fn child_makes_kernels() {
 /// Starts a child in a folder of its own, whose environment names no cache but what is given.
 fn start(home: &Folder, variables: &[(&str, &OsStr)]) -> Child {
     let library = library(&[], NVRTC);
-    let mut command = Command::new(env::current_exe().expect("a test knows its binary"));
-    command.args(["--exact", "child_makes_kernels", "--ignored", "--nocapture", "--test-threads=1"]);
+    let mut command = child::command("child_makes_kernels");
     for variable in [CACHE_DIR, CUDA_HOME, "XDG_CACHE_HOME"] {
         command.env_remove(variable);
     }
@@ -488,11 +445,7 @@ fn start(home: &Folder, variables: &[(&str, &OsStr)]) -> Child {
 }
 
 fn answer(child: Child) -> String {
-    let output = child.wait_with_output().expect("the child ends");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let start = text.find("ANSWER ").expect("the child answers");
-    text[start..].lines().next().expect("one line").trim_start_matches("ANSWER ").to_owned()
+    child::answer(&child.wait_with_output().expect("the child ends"), "ANSWER ")
 }
 
 #[test]

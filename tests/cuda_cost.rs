@@ -13,20 +13,11 @@ mod counting;
 use std::ffi::{c_uint, c_void};
 use std::hint::black_box;
 
-use common::addresses::addresses;
+use common::launches::token_and_large_batch;
 use common::scripted_cuda::Script;
 use counting::{assert_both_counts_count, counted, median};
 use ssm_update::ports::gpu::abi::Params;
-use ssm_update::{Dims, Dtype, Dtypes, Kernel, Launch, Problem, Stream, validate};
-
-/// A token of Granite-4.0-H tiny, and a batch that takes several launches.
-fn launches() -> [Launch; 2] {
-    let dims = Dims { batch: 1, heads: 48, head_dim: 64, groups: 1, d_state: 128, slots: 1 };
-    [dims, Dims { batch: 200_000, slots: 200_000, ..dims }].map(|dims| {
-        let problem = Problem::contiguous(dims, Dtypes::uniform(Dtype::Bf16));
-        validate(&problem, &addresses()).expect("a legal problem")
-    })
-}
+use ssm_update::{Kernel, Stream};
 
 #[test]
 fn both_counts_count() {
@@ -44,10 +35,10 @@ fn a_launch_takes_no_heap_and_does_not_look_at_the_environment() {
         let own = script.open(None).expect("opens");
         let other = script.open(Some(1)).expect("opens");
         for kernel in [&own, &other] {
-            kernel.prepare(&launches()).expect("compiles");
+            kernel.prepare(&token_and_large_batch()).expect("compiles");
             for stack in [&[context][..], &[]] {
                 script.set_stack(stack);
-                for launch in launches() {
+                for launch in token_and_large_batch() {
                     script.forget();
                     // SAFETY: the script reads none of the tensors.
                     let run = || unsafe { kernel.launch(&launch, Stream::DEFAULT) };
@@ -90,7 +81,7 @@ fn a_launch_costs_the_host_less_than_a_microsecond() {
             script.set_stack(&[]);
             script.open(None).expect("opens")
         };
-        let launch = launches()[0];
+        let launch = token_and_large_batch()[0];
         for kernel in [&kernel, &elsewhere] {
             kernel.prepare(&[launch]).expect("compiles");
         }

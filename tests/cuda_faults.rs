@@ -6,19 +6,19 @@
 
 mod common;
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
 
 use common::addresses::addresses;
-use common::case::{Case, Slots, StateMode};
+use common::case::Case;
+use common::faults::{self, Fault, arm, assert_lack_of_memory_is_told, large_launch, step_cases};
 use common::fixture::Fixture;
 use common::log::take_warnings;
 use common::run::slices;
 use common::scripted_cuda::Script;
 use common::scripting::Call;
 use ssm_update::ports::cuda::CudaKernel;
-use ssm_update::{Dtype, Dtypes, Error, Kernel, Launch, Problem, Stream, Unavailable, validate};
+use ssm_update::{Error, Kernel, Launch, Problem, Stream, Unavailable, validate};
 
 /// A status of the driver, and a part of the advice that comes with it; empty where there is none.
 const DRIVER_CODES: [(i32, &str); 32] = [
@@ -61,54 +61,12 @@ const DRIVER_CODES: [(i32, &str); 32] = [
 const NVRTC_CODES: [(i32, &str); 9] =
     [(1, "memory"), (2, ""), (5, ""), (6, ""), (7, ""), (11, ""), (4711, ""), (-7, ""), (i32::MAX, "")];
 
-/// What a driver answers to everything once a kernel has faulted.
-const DEVICE_LOST: (i32, &str) = (719, "start the process anew");
-
-/// A call that fails, and how.
-#[derive(Clone, Copy)]
-struct Fault<'a> {
-    call: &'a Call,
-    code: i32,
-    advice: &'static str,
-    /// All calls after it fail too.
-    lasting: bool,
-}
-
-impl fmt::Debug for Fault<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { call: Call { function, arguments, text, .. }, code, lasting, .. } = self;
-        let lasting = if *lasting { " and all after it" } else { "" };
-        write!(f, "{function}({arguments:?} {text}) returns {code}{lasting}")
-    }
-}
-
 fn is_nvrtc(call: &Call) -> bool {
     call.function.starts_with("nvrtc")
 }
 
-/// Each call of a good run with each code, and each with a device that is lost from then on.
-fn each_fault(good: &[Call], mut test: impl FnMut(usize, Fault<'_>)) -> usize {
-    let mut count = 0;
-    for (number, call) in (1..).zip(good) {
-        for &(code, advice) in if is_nvrtc(call) { &NVRTC_CODES[..] } else { &DRIVER_CODES } {
-            test(number, Fault { call, code, advice, lasting: false });
-            count += 1;
-        }
-        let (code, advice) = DEVICE_LOST;
-        test(number, Fault { call, code, advice, lasting: true });
-        count += 1;
-    }
-    count
-}
-
-fn arm(script: &Script, number: usize, fault: Fault<'_>) {
-    script.forget();
-    take_warnings();
-    if fault.lasting {
-        script.fail_from(number, fault.code);
-    } else {
-        script.fail(None, number, fault.code);
-    }
+fn each_fault(good: &[Call], test: impl FnMut(usize, Fault<'_>)) -> usize {
+    faults::each_fault(good, |call| if is_nvrtc(call) { NVRTC_CODES.to_vec() } else { DRIVER_CODES.to_vec() }, test)
 }
 
 /// A text for people that says which call failed, with which code, in whose words, and what to do.
@@ -449,15 +407,6 @@ fn each_call_of_closing_fails_in_turn() {
 
 // --- steps and launches -------------------------------------------------------------------------------------------------
 
-/// Steps that use everything there is: all optional tensors, slots, gaps, 16 bits; in place; state only read.
-fn step_cases() -> [Case; 3] {
-    let dtypes =
-        Dtypes { x: Dtype::Bf16, bc: Dtype::Bf16, dt: Dtype::F16, state: Dtype::F16, ..Dtypes::uniform(Dtype::F32) };
-    let out_of_place = Case { dtypes, gap: 3, ..Case::new(3, 4, 5, 2, 48).slots(Slots::Moved) };
-    let in_place = Case { state: StateMode::InPlace, ..Case::new(2, 3, 4, 1, 16).slots(Slots::Permuted) };
-    [out_of_place, in_place, Case { state: StateMode::ReadOnly, ..Case::new(2, 2, 3, 1, 32) }]
-}
-
 fn step_faults(script: &Script, kernel: &CudaKernel, case: &Case, stack: &[u64]) -> (usize, usize) {
     let before = Fixture::new(case);
     let run = |after: &mut Fixture| {
@@ -537,31 +486,7 @@ fn each_call_of_a_step_fails_in_turn() {
 fn memory_that_does_not_suffice_is_told_and_given_back() {
     let script = Script::new();
     let kernel = script.open(None).expect("opens");
-    let before = Fixture::new(&step_cases()[0]);
-    let mut after = before.clone();
-    let mut limits = 0;
-    // A little more each time than what was enough for one more allocation, until it is enough for all.
-    for bytes in (0..).step_by(64) {
-        script.forget();
-        script.set_memory(bytes);
-        match kernel.step(slices(&mut after)) {
-            Ok(()) => break,
-            Err(error) => {
-                assert!(matches!(&error, Error::Driver(error) if error.code == 2), "{error}");
-                assert!(error.to_string().contains("smaller pool"), "{error}");
-                assert_eq!(after.any_write(&before), None);
-                assert_eq!(script.live().1, 0, "{bytes} bytes");
-                limits += 1;
-            }
-        }
-    }
-    assert!(limits > 20, "{limits} limits were too small");
-}
-
-/// A launch that takes two calls, since its batch is larger than a grid.
-fn large_launch() -> Launch {
-    let case = Case::new(70_000, 2, 3, 1, 16);
-    validate(&Problem::contiguous(case.dims, case.dtypes), &addresses()).expect("a legal launch")
+    assert_lack_of_memory_is_told(&script, &kernel);
 }
 
 #[test]

@@ -6,11 +6,14 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::ffi::c_void;
 
 use common::addresses::addresses;
 use common::case::{Case, Slots, StateMode, T_AND_BC};
 use common::fixture::Fixture;
+use common::launches::{
+    WRITE_STATE, all_different, assert_absent_is_zero, assert_rows_covered_once, assert_threads_kept_apart, contiguous,
+    dims, of_size, params_of_all_different, step_of_padding, steps_of_several_threads, stream,
+};
 use common::run::{Level, run, slices};
 use common::scripted_cuda::Script;
 use common::scripting::Call;
@@ -18,9 +21,7 @@ use ssm_update::ports::cuda::CudaKernel;
 use ssm_update::ports::cuda::key::Key;
 use ssm_update::ports::cuda::plan::Plan;
 use ssm_update::ports::gpu::abi::Params;
-use ssm_update::{
-    BatchStrides, Dims, Dt, Dtype, Dtypes, Error, Kernel, Launch, Pointers, Problem, State, Step, Stream, validate,
-};
+use ssm_update::{Dims, Dtype, Dtypes, Error, Kernel, Launch, Pointers, Problem, Stream, validate};
 
 /// The two functions of a launch, and those that find, set and restore the thread's context.
 const LAUNCH: &str = "cuLaunchKernel";
@@ -34,10 +35,6 @@ const MAKING: [&str; 3] = ["nvrtcCreateProgram", "nvrtcCompileProgram", "cuModul
 /// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.
 const OVERLAP: u64 = 6;
 
-fn stream(number: usize) -> Stream {
-    Stream(std::ptr::without_provenance_mut::<c_void>(number))
-}
-
 /// Launches without faults, on a thread in the port's context, a problem whose kernel is there; gives the calls.
 fn launched(script: &Script, kernel: &CudaKernel, launch: &Launch, stream: Stream) -> Vec<Call> {
     kernel.prepare(&[*launch]).unwrap_or_else(|error| panic!("{launch:?}: {error}"));
@@ -45,14 +42,6 @@ fn launched(script: &Script, kernel: &CudaKernel, launch: &Launch, stream: Strea
     // SAFETY: the script reads none of the tensors.
     unsafe { kernel.launch(launch, stream) }.unwrap_or_else(|error| panic!("{launch:?}: {error}"));
     script.calls()
-}
-
-fn contiguous(dims: Dims, dtypes: Dtypes) -> Launch {
-    validate(&Problem::contiguous(dims, dtypes), &addresses()).unwrap_or_else(|error| panic!("{dims:?}: {error}"))
-}
-
-fn dims(batch: usize, heads: usize, head_dim: usize, groups: usize, d_state: usize) -> Dims {
-    Dims { batch, heads, head_dim, groups, d_state, slots: batch }
 }
 
 /// A script whose thread has a context of the device, and the port in that.
@@ -72,71 +61,17 @@ fn names(calls: &[Call]) -> Vec<&str> {
     calls.iter().map(|call| &call.function[..]).collect()
 }
 
-/// Flags of the parameters.
-const PREPARED_DT: u32 = 1;
-const WRITE_STATE: u32 = 2;
+/// A flag of the parameters.
 const PREFETCH_STATE: u32 = 4;
 
 #[test]
 fn every_size_stride_and_pointer_arrives_in_its_own_field() {
     let (script, kernel) = open();
-    let mut problem = Problem::contiguous(
-        Dims { batch: 3, heads: 6, head_dim: 5, groups: 2, d_state: 48, slots: 11 },
-        Dtypes {
-            x: Dtype::F16,
-            bc: Dtype::F32,
-            dt: Dtype::Bf16,
-            a_log: Dtype::F32,
-            d: Dtype::F16,
-            dt_bias: Dtype::Bf16,
-            state: Dtype::F32,
-        },
-    );
-    problem.strides = BatchStrides { x: 101, z: 103, b: 1 << 33, c: 109, dt: 113, y: 127 };
-    problem.dt = Dt::Raw { min: 0.25, max: 8.5 };
-    let launch = validate(&problem, &addresses()).expect("a legal problem");
-    let calls = launched(&script, &kernel, &launch, stream(0x5eed));
+    let calls = launched(&script, &kernel, &all_different(), stream(0x5eed));
     assert_eq!(names(&calls), [GET, LAUNCH_EX]);
     let call = &calls[1];
-    assert_eq!(
-        call.params,
-        Params {
-            x: 1 << 40,
-            z: 2 << 40,
-            b: 3 << 40,
-            c: 4 << 40,
-            dt: 5 << 40,
-            a_log: 6 << 40,
-            d: 7 << 40,
-            dt_bias: 8 << 40,
-            state_in: 9 << 40,
-            state_out: 10 << 40,
-            slots_in: 11 << 40,
-            slots_out: 12 << 40,
-            y: 13 << 40,
-            x_stride: 101,
-            z_stride: 103,
-            b_stride: 1 << 33,
-            c_stride: 109,
-            dt_stride: 113,
-            y_stride: 127,
-            slots: 11,
-            group_multiplier: 1_431_655_766, // 2^32 / 3, rounded up: three heads of a group
-            heads: 6,
-            head_dim: 5,
-            d_state: 48,
-            row_lanes_log2: 0, // a constant of the kernel
-            dt_min: 0.25,
-            dt_max: 8.5,
-            dt_dtype: 2,
-            a_log_dtype: 0,
-            d_dtype: 1,
-            dt_bias_dtype: 2,
-            flags: WRITE_STATE | PREFETCH_STATE,
-            first_batch: 0,
-            unused: 0,
-        }
-    );
+    // How rows are spread over lanes is a constant of the kernel.
+    assert_eq!(call.params, params_of_all_different(0, WRITE_STATE | PREFETCH_STATE));
     assert_eq!(call.text, "ssm_update");
     // 2 warps of 4 tiles of 2 rows: one block has more than enough for 5 rows.
     assert_eq!((call.grid(), call.block()), ([1, 6, 3], [64, 1, 1]));
@@ -148,30 +83,8 @@ fn every_size_stride_and_pointer_arrives_in_its_own_field() {
 #[test]
 fn what_is_absent_or_not_asked_for_is_zero() {
     let (script, kernel) = open();
-    let mut problem = Problem::contiguous(dims(1, 2, 3, 1, 16), Dtypes::uniform(Dtype::F32));
-    problem.dt = Dt::Prepared;
-    problem.update_state = false;
-    let null = Pointers::NULL;
-    let (z, d, dt_bias, slots_in) = (null.z, null.d, null.dt_bias, null.slots_in);
-    // What a read-only step must not hand on: the caller may leave anything in these two.
-    let at = Pointers { z, d, dt_bias, slots_in, ..addresses() };
-    assert!(!at.state_out.is_null() && !at.slots_out.is_null());
-    let params = launched(&script, &kernel, &validate(&problem, &at).expect("legal"), Stream::DEFAULT)[1].params;
-    assert_eq!((params.z, params.d, params.dt_bias, params.slots_in), (0, 0, 0, 0));
-    assert_eq!((params.state_out, params.slots_out), (0, 0));
-    assert_eq!(params.flags, PREPARED_DT | PREFETCH_STATE, "prepared, and nothing is written");
-    // One row has no next one.
-    let strides =
-        [params.x_stride, params.z_stride, params.b_stride, params.c_stride, params.dt_stride, params.y_stride];
-    assert_eq!(strides, [0; 6]);
-
-    problem.update_state = true;
-    let params = launched(&script, &kernel, &validate(&problem, &at).expect("legal"), Stream::DEFAULT)[1].params;
-    assert_eq!((params.state_out, params.slots_out), (10 << 40, 12 << 40));
-    assert_eq!(params.flags, PREPARED_DT | WRITE_STATE | PREFETCH_STATE);
-    problem.dt = Dt::UNCLAMPED;
-    let params = launched(&script, &kernel, &validate(&problem, &at).expect("legal"), Stream::DEFAULT)[1].params;
-    assert_eq!((params.flags, params.dt_min, params.dt_max), (WRITE_STATE | PREFETCH_STATE, 0.0, f32::INFINITY));
+    let params_of = |launch: &Launch| launched(&script, &kernel, launch, Stream::DEFAULT)[1].params;
+    assert_absent_is_zero(params_of, PREFETCH_STATE);
 }
 
 #[test]
@@ -295,18 +208,11 @@ fn a_batch_larger_than_a_grid_takes_several_launches_that_cover_each_row_once() 
         let launches: Vec<&Call> = calls.iter().filter(|call| call.function == LAUNCH_EX).collect();
         assert_eq!(launches.len(), parts, "batch {batch}");
         assert!(calls.iter().all(|call| [GET, LAUNCH_EX].contains(&&call.function[..])), "{:?}", names(&calls));
-        let mut next = 0;
         for call in &launches {
             assert_eq!(call.stream(), 77);
-            assert_eq!(u64::from(call.params.first_batch), next, "batch {batch}");
-            assert!((1..=65_535).contains(&call.grid()[2]), "{:?}", call.grid());
-            next += call.grid()[2];
-            // Apart from where they begin, the parts are the same.
-            let same = Params { first_batch: 0, ..call.params };
-            assert_eq!(same, launches[0].params);
             assert_eq!((call.arguments[10], call.arguments[11]), (1, OVERLAP));
         }
-        assert_eq!(next, batch as u64);
+        assert_rows_covered_once(&launches, batch);
     }
 }
 
@@ -491,10 +397,8 @@ fn one_handle_serves_several_threads_with_streams_and_contexts_of_their_own() {
                 let stack = if thread % 2 == 0 { vec![] } else { vec![script.make_context(0)] };
                 script.set_stack(&stack);
                 let before = script.stack();
-                // Different sizes, so that a parameter of one thread in the launch of another one shows. Some have the kernel in
-                // common, which one of them makes.
-                let launch =
-                    contiguous(dims(1 + thread, 1 + thread, 7, 1, 16 * (1 + thread)), Dtypes::uniform(Dtype::Bf16));
+                // Some have the kernel in common, which one of them makes.
+                let launch = of_size(1 + thread);
                 for _ in 0..LAUNCHES {
                     // SAFETY: the script reads none of the tensors.
                     unsafe { kernel.launch(&launch, stream(1 + thread)) }.expect("without faults");
@@ -503,18 +407,8 @@ fn one_handle_serves_several_threads_with_streams_and_contexts_of_their_own() {
             });
         }
     });
-    let calls = script.calls_of(LAUNCH_EX);
-    assert_eq!(calls.len(), THREADS * LAUNCHES);
-    for call in &calls {
-        let size = call.stream();
-        let got = (call.grid()[2], u64::from(call.params.heads), u64::from(call.params.d_state), call.device);
-        assert_eq!(got, (size, size, 16 * size, 1), "{call:?}");
-    }
-    let pairs: BTreeSet<(u64, u64)> = calls.iter().map(|call| (call.thread, call.stream())).collect();
-    assert_eq!(pairs.len(), THREADS, "each stream from one thread");
-    let keys: BTreeSet<Vec<String>> = (1..=THREADS)
-        .map(|size| Key::of(&contiguous(dims(size, size, 7, 1, 16 * size), Dtypes::uniform(Dtype::Bf16))).definitions())
-        .collect();
+    assert_threads_kept_apart(&script.calls_of(LAUNCH_EX), THREADS, LAUNCHES);
+    let keys: BTreeSet<Vec<String>> = (1..=THREADS).map(|size| Key::of(&of_size(size)).definitions()).collect();
     assert_eq!(script.calls_of("nvrtcCompileProgram").len(), keys.len(), "each kernel once");
     drop(kernel);
     script.assert_clean("after all threads");
@@ -525,19 +419,7 @@ fn one_handle_serves_several_threads_with_streams_and_contexts_of_their_own() {
 fn steps_of_several_threads_do_not_meet() {
     let script = Script::new();
     let kernel = script.open(None).expect("opens");
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let kernel = &kernel;
-            scope.spawn(move || {
-                let before = Fixture::new(&Case::new(1 + thread, 2, 3, 1, 16));
-                for _ in 0..20 {
-                    let mut after = before.clone();
-                    kernel.step(slices(&mut after)).expect("without faults");
-                    assert_eq!(after.stray_write(&before), None);
-                }
-            });
-        }
-    });
+    steps_of_several_threads(&kernel);
     assert_eq!((script.live(), script.misuses()), ((1, 0, 0), 0));
 }
 
@@ -676,15 +558,7 @@ fn every_level_runs_in_the_ports_memory() {
 #[test]
 fn a_step_of_padding_alone_runs_on_an_empty_pool() {
     let (script, kernel) = open();
-    let dims = Dims { batch: 2, heads: 1, head_dim: 2, groups: 1, d_state: 16, slots: 0 };
-    let (x, bc, head) = ([0.0_f32; 4], [0.0_f32; 32], [0.0_f32; 2]);
-    let (mut y, mut state): ([f32; 4], [f32; 0]) = ([7.0; 4], []);
-    let step = Step {
-        slots_in: Some(&[-1, -1]),
-        slots_out: Some(&[-1, -1]),
-        ..Step::new(dims, &x, &bc, &bc, &head, &head[..1], State::in_place(&mut state), &mut y)
-    };
-    kernel.step(step).expect("legal");
+    step_of_padding(&kernel);
     assert_eq!(script.calls_of(LAUNCH_EX).len(), 1, "the kernel writes y");
     assert_eq!((script.live(), script.misuses()), ((1, 0, 0), 0));
 }

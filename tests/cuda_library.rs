@@ -5,12 +5,12 @@
 
 mod common;
 
-use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
+use common::child;
+use common::folder::Folder;
 use common::scripted_cuda::{NVRTC, Script, driver_functions, library, library_of, nvrtc_functions};
 use common::scripting::Listed;
 use ssm_update::ports::cuda::CudaKernel;
@@ -137,57 +137,23 @@ fn the_second_library_of_nvrtc_is_loaded_from_the_folder_of_the_first() {
         maps.contains(&path.display().to_string())
     };
     let (named, other) = ("libnvrtc-builtins.so.12.4", "libnvrtc-builtins.so.12.3");
-    let folder = Folder::new("builtins").with("libnvrtc.so.12", NVRTC).with(named, NVRTC).with(other, NVRTC);
+    let folder = Folder::new("builtins")
+        .with("libnvrtc.so.12", library(&[], NVRTC))
+        .with(named, library(&[], NVRTC))
+        .with(other, library(&[], NVRTC));
     let nvrtc = folder.0.join("libnvrtc.so.12");
     assert!(!is_loaded(&folder.0.join(named)));
     open(script.path(), nvrtc).expect("opens");
     assert!(is_loaded(&folder.0.join(named)), "of the same version");
     assert!(!is_loaded(&folder.0.join(other)));
     // Where it is absent or no library, NVRTC itself says so, if it needs it.
-    let folder = Folder::new("no-builtins").with("libnvrtc.so.12", NVRTC);
+    let folder = Folder::new("no-builtins").with("libnvrtc.so.12", library(&[], NVRTC));
     open(script.path(), folder.0.join("libnvrtc.so.12")).expect("opens");
-    let folder = Folder::new("broken-builtins").with("libnvrtc.so.12", NVRTC).with_decoys(&[named]);
+    let folder = Folder::new("broken-builtins").with("libnvrtc.so.12", library(&[], NVRTC)).with_decoys(&[named]);
     open(script.path(), folder.0.join("libnvrtc.so.12")).expect("opens");
 }
 
 // --- the search, in child processes with an environment of their own ----------------------------------------------------
-
-/// A folder of this test, empty at first and removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cuda-search-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the test's folder can be made");
-        Self(path)
-    }
-
-    /// Puts something that is no library under each of these names, so that the system does not look further for them.
-    fn with_decoys(self, names: &[&str]) -> Self {
-        for name in names {
-            fs::write(self.0.join(name), vec![b'x'; 4096]).expect("a file can be written");
-        }
-        self
-    }
-
-    /// A driver for CUDA 12.4 with an NVRTC of a version.
-    fn with(self, path: &str, nvrtc: (i32, i32)) -> Self {
-        self.with_lacking(path, nvrtc, &[])
-    }
-
-    fn with_lacking(self, path: &str, nvrtc: (i32, i32), without: &[&str]) -> Self {
-        let to = self.0.join(path);
-        fs::create_dir_all(to.parent().expect("a folder")).expect("a folder can be made");
-        fs::copy(library(without, nvrtc), to).expect("a library can be copied");
-        self
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).expect("the test's folder can be removed");
-    }
-}
 
 /// Not a test of its own: opens the port in the environment that it is given.
 #[test]
@@ -209,9 +175,8 @@ fn child_selects_a_port() {
     }
 }
 
-fn child(test: &str, system: &Folder, variables: &[(&str, &OsStr)]) -> String {
-    let mut command = Command::new(env::current_exe().expect("a test knows its binary"));
-    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+fn ask(test: &str, system: &Folder, variables: &[(&str, &OsStr)]) -> String {
+    let mut command = child::command(test);
     for variable in [CUDA_LIBRARY, NVRTC_LIBRARY, PORT, KERNEL, CUDA_KERNEL] {
         command.env_remove(variable);
     }
@@ -219,16 +184,12 @@ fn child(test: &str, system: &Folder, variables: &[(&str, &OsStr)]) -> String {
     command.env(CUDA_HOME, system.0.join("no-toolkit")).env(CACHE_DIR, "");
     // The folder that the system's search looks into first.
     command.env("LD_LIBRARY_PATH", &system.0).envs(variables.iter().copied());
-    let output = command.output().expect("the test binary starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let start = text.find("ANSWER ").expect("the child answers");
-    text[start..].lines().next().expect("one line").trim_start_matches("ANSWER ").to_owned()
+    child::answer(&command.output().expect("the test binary starts"), "ANSWER ")
 }
 
 fn searched(system: &Folder, toolkit: Option<&Folder>) -> String {
     let toolkit = toolkit.map(|folder| (CUDA_HOME, folder.0.as_os_str()));
-    child("child_opens_the_port", system, toolkit.as_slice())
+    ask("child_opens_the_port", system, toolkit.as_slice())
 }
 
 /// Names and reasons, in the order of the search.
@@ -242,9 +203,10 @@ fn tried(answer: &str) -> Vec<(&str, &str)> {
 fn the_systems_names_are_tried_in_order_and_the_first_driver_is_taken() {
     for (number, name) in DRIVER_NAMES.into_iter().enumerate() {
         // No library under the names before it, and drivers under those after it.
-        let mut system = Folder::new(name).with_decoys(&DRIVER_NAMES[..number]).with("libnvrtc.so.13", NVRTC);
+        let mut system =
+            Folder::new(name).with_decoys(&DRIVER_NAMES[..number]).with("libnvrtc.so.13", library(&[], NVRTC));
         for later in &DRIVER_NAMES[number..] {
-            system = system.with(later, NVRTC);
+            system = system.with(later, library(&[], NVRTC));
         }
         let answer = searched(&system, None);
         assert!(answer.starts_with("opened: ") && answer.contains(&format!("from {name},")), "{name}: {answer}");
@@ -253,11 +215,9 @@ fn the_systems_names_are_tried_in_order_and_the_first_driver_is_taken() {
 
 #[test]
 fn without_a_driver_every_name_is_listed_with_its_reason() {
-    let system = Folder::new("no-driver").with_decoys(&DRIVER_NAMES[..1]).with_lacking(
-        DRIVER_NAMES[1],
-        NVRTC,
-        &["cuInit", "cuMemFree_v2"],
-    );
+    let system = Folder::new("no-driver")
+        .with_decoys(&DRIVER_NAMES[..1])
+        .with(DRIVER_NAMES[1], library(&["cuInit", "cuMemFree_v2"], NVRTC));
     let answer = searched(&system, None);
     assert!(answer.starts_with("closed: no CUDA driver library"), "{answer}");
     let tried = tried(&answer);
@@ -268,12 +228,12 @@ fn without_a_driver_every_name_is_listed_with_its_reason() {
 
 #[test]
 fn the_names_of_nvrtc_are_tried_newest_first_and_then_in_the_toolkits_folder() {
-    let driver = |name: &str| Folder::new(name).with(DRIVER_NAMES[0], NVRTC);
+    let driver = |name: &str| Folder::new(name).with(DRIVER_NAMES[0], library(&[], NVRTC));
     for (number, name) in NVRTC_NAMES.into_iter().enumerate() {
         // Versions tell which one was taken.
         let mut system = driver(name).with_decoys(&NVRTC_NAMES[..number]);
         for (minor, later) in (0..).zip(NVRTC_NAMES).skip(number) {
-            system = system.with(later, (12, minor));
+            system = system.with(later, library(&[], (12, minor)));
         }
         let answer = searched(&system, None);
         let expected = format!("NVRTC 12.{number} from {name},");
@@ -281,34 +241,35 @@ fn the_names_of_nvrtc_are_tried_newest_first_and_then_in_the_toolkits_folder() {
     }
     for name in NVRTC_NAMES {
         let system = driver("toolkit").with_decoys(&NVRTC_NAMES);
-        let toolkit = Folder::new("cuda").with(&format!("lib64/{name}"), (12, 2));
+        let toolkit = Folder::new("cuda").with(&format!("lib64/{name}"), library(&[], (12, 2)));
         let answer = searched(&system, Some(&toolkit));
         let from = toolkit.0.join("lib64").join(name);
         assert!(answer.contains(&format!("NVRTC 12.2 from {},", from.display())), "{answer}");
     }
     // The system's own before the toolkit's.
-    let system = driver("before").with("libnvrtc.so", (12, 1));
-    let toolkit = Folder::new("behind").with("lib64/libnvrtc.so.13", (12, 2));
+    let system = driver("before").with("libnvrtc.so", library(&[], (12, 1)));
+    let toolkit = Folder::new("behind").with("lib64/libnvrtc.so.13", library(&[], (12, 2)));
     assert!(searched(&system, Some(&toolkit)).contains("NVRTC 12.1 from libnvrtc.so,"));
 }
 
 /// The driver serves CUDA 12: of several compilers, the newest that it can load from is taken.
 #[test]
 fn an_nvrtc_that_is_too_new_or_does_not_know_the_device_is_passed_over_for_the_next() {
-    let driver = |name: &str| Folder::new(name).with(DRIVER_NAMES[0], NVRTC);
-    let system = driver("newer").with(NVRTC_NAMES[0], (13, 0)).with(NVRTC_NAMES[1], (12, 9));
+    let driver = |name: &str| Folder::new(name).with(DRIVER_NAMES[0], library(&[], NVRTC));
+    let system =
+        driver("newer").with(NVRTC_NAMES[0], library(&[], (13, 0))).with(NVRTC_NAMES[1], library(&[], (12, 9)));
     let answer = searched(&system, None);
     assert!(answer.contains("NVRTC 12.9 from libnvrtc.so.12,"), "{answer}");
 
     let system = driver("lacking")
-        .with_lacking(NVRTC_NAMES[0], (12, 9), &["nvrtcGetCUBIN"])
+        .with(NVRTC_NAMES[0], library(&["nvrtcGetCUBIN"], (12, 9)))
         .with_decoys(&NVRTC_NAMES[1..2])
-        .with(NVRTC_NAMES[2], (11, 8));
+        .with(NVRTC_NAMES[2], library(&[], (11, 8)));
     let answer = searched(&system, None);
     assert!(answer.contains("NVRTC 11.8 from libnvrtc.so.11.2,"), "{answer}");
     // In the toolkit's folder too.
-    let system = driver("only-newer").with_decoys(&NVRTC_NAMES[1..]).with(NVRTC_NAMES[0], (13, 0));
-    let toolkit = Folder::new("older").with("lib64/libnvrtc.so.12", (12, 0));
+    let system = driver("only-newer").with_decoys(&NVRTC_NAMES[1..]).with(NVRTC_NAMES[0], library(&[], (13, 0)));
+    let toolkit = Folder::new("older").with("lib64/libnvrtc.so.12", library(&[], (12, 0)));
     let answer = searched(&system, Some(&toolkit));
     assert!(answer.contains("NVRTC 12.0 from ") && answer.contains("lib64/libnvrtc.so.12,"), "{answer}");
 }
@@ -316,11 +277,11 @@ fn an_nvrtc_that_is_too_new_or_does_not_know_the_device_is_passed_over_for_the_n
 #[test]
 fn without_an_nvrtc_every_candidate_is_listed_in_order_with_its_reason() {
     let system = Folder::new("no-nvrtc")
-        .with(DRIVER_NAMES[0], NVRTC)
-        .with(NVRTC_NAMES[0], (13, 1))
-        .with_lacking(NVRTC_NAMES[1], (12, 4), &["nvrtcCompileProgram"])
+        .with(DRIVER_NAMES[0], library(&[], NVRTC))
+        .with(NVRTC_NAMES[0], library(&[], (13, 1)))
+        .with(NVRTC_NAMES[1], library(&["nvrtcCompileProgram"], (12, 4)))
         .with_decoys(&NVRTC_NAMES[2..]);
-    let toolkit = Folder::new("newer-toolkit").with("lib64/libnvrtc.so.13", (13, 2));
+    let toolkit = Folder::new("newer-toolkit").with("lib64/libnvrtc.so.13", library(&[], (13, 2)));
     let answer = searched(&system, Some(&toolkit));
     assert!(answer.starts_with("closed: no NVRTC library"), "{answer}");
     let in_toolkit = NVRTC_NAMES.map(|name| toolkit.0.join("lib64").join(name).display().to_string());
@@ -345,10 +306,9 @@ fn without_an_nvrtc_every_candidate_is_listed_in_order_with_its_reason() {
 /// Where a toolkit installs itself, unless it is told otherwise. The driver is older than any toolkit that the machine may have there.
 #[test]
 fn the_toolkits_folder_has_a_usual_place() {
-    let system = Folder::new("usual").with_decoys(&NVRTC_NAMES);
-    fs::copy(library_of(1000, &[], NVRTC), system.0.join(DRIVER_NAMES[0])).expect("a library can be copied");
+    let system = Folder::new("usual").with_decoys(&NVRTC_NAMES).with(DRIVER_NAMES[0], library_of(1000, &[], NVRTC));
     // Empty counts as unset.
-    let answer = child("child_opens_the_port", &system, &[(CUDA_HOME, "".as_ref())]);
+    let answer = ask("child_opens_the_port", &system, &[(CUDA_HOME, "".as_ref())]);
     let names: Vec<&str> = tried(&answer).into_iter().map(|(name, _)| name).collect();
     let usual = NVRTC_NAMES.map(|name| format!("/usr/local/cuda/lib64/{name}"));
     assert_eq!(names[NVRTC_NAMES.len()..], usual, "{answer}");
@@ -356,17 +316,18 @@ fn the_toolkits_folder_has_a_usual_place() {
 
 #[test]
 fn named_libraries_are_taken_whatever_the_system_has() {
-    let system = Folder::new("others").with(DRIVER_NAMES[0], NVRTC).with(NVRTC_NAMES[0], (12, 1));
+    let system =
+        Folder::new("others").with(DRIVER_NAMES[0], library(&[], NVRTC)).with(NVRTC_NAMES[0], library(&[], (12, 1)));
     let script = library(&[], (12, 3));
     let path = script.as_os_str();
-    let answer = child("child_opens_the_port", &system, &[(CUDA_LIBRARY, path)]);
+    let answer = ask("child_opens_the_port", &system, &[(CUDA_LIBRARY, path)]);
     assert!(answer.contains(&format!("from {},", script.display())) && answer.contains("NVRTC 12.1"), "{answer}");
-    let answer = child("child_opens_the_port", &system, &[(NVRTC_LIBRARY, path)]);
+    let answer = ask("child_opens_the_port", &system, &[(NVRTC_LIBRARY, path)]);
     assert!(answer.contains("from libcuda.so.1,") && answer.contains("NVRTC 12.3"), "{answer}");
     for variable in BOTH {
-        let absent = child("child_opens_the_port", &system, &[(variable, "/nowhere.so".as_ref())]);
+        let absent = ask("child_opens_the_port", &system, &[(variable, "/nowhere.so".as_ref())]);
         assert!(absent.starts_with(&format!("closed: {variable}=/nowhere.so: ")), "{absent}");
-        let empty = child("child_opens_the_port", &system, &[(variable, "".as_ref())]);
+        let empty = ask("child_opens_the_port", &system, &[(variable, "".as_ref())]);
         assert!(empty.contains("from libcuda.so.1,") && empty.contains("NVRTC 12.1"), "empty counts as unset: {empty}");
     }
 }
@@ -375,12 +336,12 @@ fn named_libraries_are_taken_whatever_the_system_has() {
 fn the_row_of_the_table_reads_the_same_switches() {
     let system = Folder::new("row").with_decoys(&DRIVER_NAMES);
     let cuda: (&str, &OsStr) = (PORT, "cuda".as_ref());
-    let answer = child("child_selects_a_port", &system, &[cuda, (CUDA_LIBRARY, "/nowhere.so".as_ref())]);
+    let answer = ask("child_selects_a_port", &system, &[cuda, (CUDA_LIBRARY, "/nowhere.so".as_ref())]);
     assert!(answer.starts_with(&format!("closed: {PORT}=cuda: {CUDA_LIBRARY}=/nowhere.so: ")), "{answer}");
-    let answer = child("child_selects_a_port", &system, &[cuda]);
+    let answer = ask("child_selects_a_port", &system, &[cuda]);
     assert!(answer.starts_with(&format!("closed: {PORT}=cuda: no CUDA driver library")), "{answer}");
     let script = library(&[], NVRTC);
     let both: [(&str, &OsStr); 3] = [cuda, (CUDA_LIBRARY, script.as_os_str()), (NVRTC_LIBRARY, script.as_os_str())];
-    let answer = child("child_selects_a_port", &system, &both);
+    let answer = ask("child_selects_a_port", &system, &both);
     assert!(answer.starts_with("opened: Scripted GPU 0"), "{answer}");
 }

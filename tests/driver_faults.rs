@@ -5,19 +5,18 @@
 
 mod common;
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use common::addresses::addresses;
-use common::case::{Case, Slots, StateMode};
+use common::case::Case;
+use common::faults::{self, Fault, arm, assert_lack_of_memory_is_told, large_launch, step_cases};
 use common::fixture::Fixture;
 use common::images::{good, on_board};
 use common::log::take_warnings;
 use common::run::slices;
 use common::scripted::{Call, Script};
 use ssm_update::ports::rocm::RocmKernel;
-use ssm_update::{Dtype, Dtypes, Error, Kernel, Launch, Problem, Stream, Unavailable, validate};
+use ssm_update::{Error, Kernel, Stream, Unavailable};
 
 /// A status, its name in HIP, and a part of the advice that comes with it; empty where there is none.
 const CODES: [(i32, &str, &str); 20] = [
@@ -44,49 +43,8 @@ const CODES: [(i32, &str, &str); 20] = [
     (i32::MIN, "", ""),
 ];
 
-/// What a runtime answers to everything once a kernel has faulted.
-const DEVICE_LOST: i32 = 719;
-
-/// A call that fails, and how.
-#[derive(Clone, Copy)]
-struct Fault<'a> {
-    call: &'a Call,
-    code: i32,
-    advice: &'static str,
-    /// All calls after it fail too.
-    lasting: bool,
-}
-
-impl fmt::Debug for Fault<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { call: Call { function, arguments, text, .. }, code, lasting, .. } = self;
-        let lasting = if *lasting { " and all after it" } else { "" };
-        write!(f, "{function}({arguments:?} {text}) returns {code}{lasting}")
-    }
-}
-
-/// Each call of a good run with each code, and each with a device that is lost from then on.
-fn each_fault(good: &[Call], mut test: impl FnMut(usize, Fault<'_>)) -> usize {
-    let mut count = 0;
-    for (number, call) in (1..).zip(good) {
-        for (code, _, advice) in CODES {
-            test(number, Fault { call, code, advice, lasting: false });
-            count += 1;
-        }
-        test(number, Fault { call, code: DEVICE_LOST, advice: "start the process anew", lasting: true });
-        count += 1;
-    }
-    count
-}
-
-fn arm(script: &Script, number: usize, fault: Fault<'_>) {
-    script.forget();
-    take_warnings();
-    if fault.lasting {
-        script.fail_from(number, fault.code);
-    } else {
-        script.fail(None, number, fault.code);
-    }
+fn each_fault(good: &[Call], test: impl FnMut(usize, Fault<'_>)) -> usize {
+    faults::each_fault(good, |_| CODES.map(|(code, _, advice)| (code, advice)).to_vec(), test)
 }
 
 /// A text for people that says which call failed, with which code, in whose words, and what to do.
@@ -234,15 +192,6 @@ fn a_runtime_that_gives_no_texts_still_gives_the_code() {
     }
 }
 
-/// Steps that use everything there is: all optional tensors, slots, gaps, 16 bits; in place; state only read.
-fn step_cases() -> [Case; 3] {
-    let dtypes =
-        Dtypes { x: Dtype::Bf16, bc: Dtype::Bf16, dt: Dtype::F16, state: Dtype::F16, ..Dtypes::uniform(Dtype::F32) };
-    let out_of_place = Case { dtypes, gap: 3, ..Case::new(3, 4, 5, 2, 48).slots(Slots::Moved) };
-    let in_place = Case { state: StateMode::InPlace, ..Case::new(2, 3, 4, 1, 16).slots(Slots::Permuted) };
-    [out_of_place, in_place, Case { state: StateMode::ReadOnly, ..Case::new(2, 2, 3, 1, 32) }]
-}
-
 fn step_faults(script: &Script, kernel: &RocmKernel, case: &Case, device: i32) -> (Vec<Call>, usize) {
     let before = Fixture::new(case);
     let modules = script.live().0;
@@ -315,32 +264,7 @@ fn each_call_of_a_step_fails_in_turn() {
 fn memory_that_does_not_suffice_is_told_and_given_back() {
     let script = Script::new();
     let kernel = script.open(None, on_board()).expect("opens");
-    let before = Fixture::new(&step_cases()[0]);
-    let mut after = before.clone();
-    script.set_memory(0);
-    let mut limits = 0;
-    // One more byte each time than what was enough for one more allocation, until it is enough for all.
-    for bytes in (0..).step_by(64) {
-        script.forget();
-        script.set_memory(bytes);
-        match kernel.step(slices(&mut after)) {
-            Ok(()) => break,
-            Err(error) => {
-                assert!(matches!(&error, Error::Driver(error) if error.code == 2), "{error}");
-                assert!(error.to_string().contains("smaller pool"), "{error}");
-                assert_eq!(after.any_write(&before), None);
-                assert_eq!(script.live().1, 0, "{bytes} bytes");
-                limits += 1;
-            }
-        }
-    }
-    assert!(limits > 20, "{limits} limits were too small");
-}
-
-/// A launch that takes two calls, since its batch is larger than a grid.
-fn large_launch() -> Launch {
-    let case = Case::new(70_000, 2, 3, 1, 16);
-    validate(&Problem::contiguous(case.dims, case.dtypes), &addresses()).expect("a legal launch")
+    assert_lack_of_memory_is_told(&script, &kernel);
 }
 
 #[test]

@@ -6,28 +6,24 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::ffi::c_void;
 
 use common::addresses::addresses;
 use common::case::{Case, Slots, StateMode, T_AND_BC};
 use common::fixture::Fixture;
 use common::images::{good, on_board};
+use common::launches::{
+    WRITE_STATE, all_different, assert_absent_is_zero, assert_rows_covered_once, assert_threads_kept_apart, contiguous,
+    dims, of_size, params_of_all_different, step_of_padding, steps_of_several_threads, stream,
+};
 use common::run::slices;
 use common::scripted::{Call, Script};
-use ssm_update::ports::gpu::abi::Params;
 use ssm_update::ports::rocm::{RocmKernel, variant};
-use ssm_update::{
-    BatchStrides, Dims, Dt, Dtype, Dtypes, Error, Kernel, Launch, Pointers, Problem, State, Step, Stream, validate,
-};
+use ssm_update::{Dtype, Dtypes, Error, Kernel, Launch, Pointers, Problem, Stream, validate};
 
 /// The one function of a launch, and the ones that find and restore the thread's device.
 const LAUNCH: &str = "hipModuleLaunchKernel";
 const GET: &str = "hipGetDevice";
 const SET: &str = "hipSetDevice";
-
-fn stream(number: usize) -> Stream {
-    Stream(std::ptr::without_provenance_mut::<c_void>(number))
-}
 
 /// Launches without faults on a kernel of the script, and gives the calls.
 fn launched(script: &Script, kernel: &RocmKernel, launch: &Launch, stream: Stream) -> Vec<Call> {
@@ -35,14 +31,6 @@ fn launched(script: &Script, kernel: &RocmKernel, launch: &Launch, stream: Strea
     // SAFETY: the script reads none of the tensors.
     unsafe { kernel.launch(launch, stream) }.unwrap_or_else(|error| panic!("{launch:?}: {error}"));
     script.calls()
-}
-
-fn contiguous(dims: Dims, dtypes: Dtypes) -> Launch {
-    validate(&Problem::contiguous(dims, dtypes), &addresses()).unwrap_or_else(|error| panic!("{dims:?}: {error}"))
-}
-
-fn dims(batch: usize, heads: usize, head_dim: usize, groups: usize, d_state: usize) -> Dims {
-    Dims { batch, heads, head_dim, groups, d_state, slots: batch }
 }
 
 fn open(script: &Script) -> RocmKernel {
@@ -53,63 +41,11 @@ fn open(script: &Script) -> RocmKernel {
 fn every_size_stride_and_pointer_arrives_in_its_own_field() {
     let script = Script::new();
     let kernel = open(&script);
-    let mut problem = Problem::contiguous(
-        Dims { batch: 3, heads: 6, head_dim: 5, groups: 2, d_state: 48, slots: 11 },
-        Dtypes {
-            x: Dtype::F16,
-            bc: Dtype::F32,
-            dt: Dtype::Bf16,
-            a_log: Dtype::F32,
-            d: Dtype::F16,
-            dt_bias: Dtype::Bf16,
-            state: Dtype::F32,
-        },
-    );
-    problem.strides = BatchStrides { x: 101, z: 103, b: 1 << 33, c: 109, dt: 113, y: 127 };
-    problem.dt = Dt::Raw { min: 0.25, max: 8.5 };
-    let launch = validate(&problem, &addresses()).expect("a legal problem");
-    let calls = launched(&script, &kernel, &launch, stream(0x5eed));
+    let calls = launched(&script, &kernel, &all_different(), stream(0x5eed));
     assert_eq!(calls.iter().map(|call| &call.function[..]).collect::<Vec<_>>(), [GET, LAUNCH]);
     let call = &calls[1];
-    assert_eq!(
-        call.params,
-        Params {
-            x: 1 << 40,
-            z: 2 << 40,
-            b: 3 << 40,
-            c: 4 << 40,
-            dt: 5 << 40,
-            a_log: 6 << 40,
-            d: 7 << 40,
-            dt_bias: 8 << 40,
-            state_in: 9 << 40,
-            state_out: 10 << 40,
-            slots_in: 11 << 40,
-            slots_out: 12 << 40,
-            y: 13 << 40,
-            x_stride: 101,
-            z_stride: 103,
-            b_stride: 1 << 33,
-            c_stride: 109,
-            dt_stride: 113,
-            y_stride: 127,
-            slots: 11,
-            heads: 6,
-            head_dim: 5,
-            group_multiplier: 1_431_655_766, // 2^32 / 3, rounded up
-            d_state: 48,
-            row_lanes_log2: 4, // 12 pieces of 4 columns, in the next power of two of lanes
-            dt_min: 0.25,
-            dt_max: 8.5,
-            dt_dtype: 2,
-            a_log_dtype: 0,
-            d_dtype: 1,
-            dt_bias_dtype: 2,
-            flags: 2,
-            first_batch: 0,
-            unused: 0,
-        }
-    );
+    // A row has 12 pieces of 4 columns, in the next power of two of lanes: 2^4.
+    assert_eq!(call.params, params_of_all_different(4, WRITE_STATE));
     assert_eq!(call.text, "ssm_update_f16_f32_f32_k1");
     // 4 waves of 4 tiles of 2 rows: one work-group has more than enough for 5 rows.
     assert_eq!((call.grid(), call.block()), ([1, 6, 3], [128, 1, 1]));
@@ -122,29 +58,8 @@ fn every_size_stride_and_pointer_arrives_in_its_own_field() {
 fn what_is_absent_or_not_asked_for_is_zero() {
     let script = Script::new();
     let kernel = open(&script);
-    let mut problem = Problem::contiguous(dims(1, 2, 3, 1, 16), Dtypes::uniform(Dtype::F32));
-    problem.dt = Dt::Prepared;
-    problem.update_state = false;
-    let null = Pointers::NULL;
-    let (z, d, dt_bias, slots_in) = (null.z, null.d, null.dt_bias, null.slots_in);
-    // What a read-only step must not hand on: the caller may leave anything in these two.
-    let at = Pointers { z, d, dt_bias, slots_in, ..addresses() };
-    assert!(!at.state_out.is_null() && !at.slots_out.is_null());
-    let params = launched(&script, &kernel, &validate(&problem, &at).expect("legal"), Stream::DEFAULT)[1].params;
-    assert_eq!((params.z, params.d, params.dt_bias, params.slots_in), (0, 0, 0, 0));
-    assert_eq!((params.state_out, params.slots_out), (0, 0));
-    assert_eq!(params.flags, 1, "prepared, and nothing is written");
-    // One row has no next one.
-    let strides =
-        [params.x_stride, params.z_stride, params.b_stride, params.c_stride, params.dt_stride, params.y_stride];
-    assert_eq!(strides, [0; 6]);
-
-    problem.update_state = true;
-    let params = launched(&script, &kernel, &validate(&problem, &at).expect("legal"), Stream::DEFAULT)[1].params;
-    assert_eq!((params.state_out, params.slots_out, params.flags), (10 << 40, 12 << 40, 3));
-    problem.dt = Dt::UNCLAMPED;
-    let params = launched(&script, &kernel, &validate(&problem, &at).expect("legal"), Stream::DEFAULT)[1].params;
-    assert_eq!((params.flags, params.dt_min, params.dt_max), (2, 0.0, f32::INFINITY));
+    let params_of = |launch: &Launch| launched(&script, &kernel, launch, Stream::DEFAULT)[1].params;
+    assert_absent_is_zero(params_of, 0);
 }
 
 #[test]
@@ -221,17 +136,10 @@ fn a_batch_larger_than_a_grid_takes_several_launches_that_cover_each_row_once() 
         let calls = launched(&script, &kernel, &launch, stream(77));
         let (first, launches) = calls.split_first().expect("calls");
         assert_eq!((&first.function[..], launches.len()), (GET, parts), "batch {batch}");
-        let mut next = 0;
         for call in launches {
             assert_eq!((&call.function[..], call.stream()), (LAUNCH, 77));
-            assert_eq!(u64::from(call.params.first_batch), next, "batch {batch}");
-            assert!((1..=65_535).contains(&call.grid()[2]), "{:?}", call.grid());
-            next += call.grid()[2];
-            // Apart from where they begin, the parts are the same.
-            let same = Params { first_batch: 0, ..call.params };
-            assert_eq!(same, launches[0].params);
         }
-        assert_eq!(next, batch as u64);
+        assert_rows_covered_once(&launches.iter().collect::<Vec<_>>(), batch);
     }
 }
 
@@ -335,9 +243,7 @@ fn one_handle_serves_several_threads_with_streams_and_devices_of_their_own() {
             scope.spawn(move || {
                 let own = i32::from(thread % 2 == 0);
                 script.set_current_device(own);
-                // Different sizes, so that a parameter of one thread in the launch of another one shows.
-                let launch =
-                    contiguous(dims(1 + thread, 1 + thread, 7, 1, 16 * (1 + thread)), Dtypes::uniform(Dtype::Bf16));
+                let launch = of_size(1 + thread);
                 for _ in 0..LAUNCHES {
                     // SAFETY: the script reads none of the tensors.
                     unsafe { kernel.launch(&launch, stream(1 + thread)) }.expect("without faults");
@@ -346,15 +252,7 @@ fn one_handle_serves_several_threads_with_streams_and_devices_of_their_own() {
             });
         }
     });
-    let calls = script.calls_of(LAUNCH);
-    assert_eq!(calls.len(), THREADS * LAUNCHES);
-    for call in &calls {
-        let size = call.stream();
-        let got = (call.grid()[2], u64::from(call.params.heads), u64::from(call.params.d_state), call.device);
-        assert_eq!(got, (size, size, 16 * size, 1), "{call:?}");
-    }
-    let pairs: BTreeSet<(u64, u64)> = calls.iter().map(|call| (call.thread, call.stream())).collect();
-    assert_eq!(pairs.len(), THREADS, "each stream from one thread");
+    assert_threads_kept_apart(&script.calls_of(LAUNCH), THREADS, LAUNCHES);
     drop(kernel);
     script.assert_clean("after all threads");
 }
@@ -364,19 +262,7 @@ fn one_handle_serves_several_threads_with_streams_and_devices_of_their_own() {
 fn steps_of_several_threads_do_not_meet() {
     let script = Script::new();
     let kernel = open(&script);
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let kernel = &kernel;
-            scope.spawn(move || {
-                let before = Fixture::new(&Case::new(1 + thread, 2, 3, 1, 16));
-                for _ in 0..20 {
-                    let mut after = before.clone();
-                    kernel.step(slices(&mut after)).expect("without faults");
-                    assert_eq!(after.stray_write(&before), None);
-                }
-            });
-        }
-    });
+    steps_of_several_threads(&kernel);
     assert_eq!((script.live(), script.misuses()), ((1, 0), 0));
 }
 
@@ -430,15 +316,7 @@ fn a_step_copies_the_slots_that_it_uses_and_no_others() {
 fn a_step_of_padding_alone_runs_on_an_empty_pool() {
     let script = Script::new();
     let kernel = open(&script);
-    let dims = Dims { batch: 2, heads: 1, head_dim: 2, groups: 1, d_state: 16, slots: 0 };
-    let (x, bc, head) = ([0.0_f32; 4], [0.0_f32; 32], [0.0_f32; 2]);
-    let (mut y, mut state): ([f32; 4], [f32; 0]) = ([7.0; 4], []);
-    let step = Step {
-        slots_in: Some(&[-1, -1]),
-        slots_out: Some(&[-1, -1]),
-        ..Step::new(dims, &x, &bc, &bc, &head, &head[..1], State::in_place(&mut state), &mut y)
-    };
-    kernel.step(step).expect("legal");
+    step_of_padding(&kernel);
     assert_eq!(script.calls_of(LAUNCH).len(), 1, "the kernel writes y");
     assert_eq!((script.live(), script.misuses()), ((1, 0), 0));
 }

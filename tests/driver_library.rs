@@ -5,12 +5,10 @@
 
 mod common;
 
-use std::env;
 use std::ffi::OsStr;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use common::child;
+use common::folder::Folder;
 use common::images::{for_machine, good, machine, on_board};
 use common::scripted::{self, Script};
 use ssm_update::ports::rocm::{Image, RocmKernel};
@@ -103,38 +101,6 @@ fn a_library_stays_loaded_and_its_devices_are_asked_each_time() {
 
 // --- the search, in child processes with an environment of their own ----------------------------------------------------
 
-/// A folder of this test, empty at first and removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("search-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the test's folder can be made");
-        Self(path)
-    }
-
-    /// Puts something that is no library under each of these names, so that the system does not look further for them.
-    fn with_decoys(self, names: &[&str]) -> Self {
-        for name in names {
-            fs::write(self.0.join(name), vec![b'x'; 4096]).expect("a file can be written");
-        }
-        self
-    }
-
-    fn with_library(self, path: &str, without: &[&str]) -> Self {
-        let to = self.0.join(path);
-        fs::create_dir_all(to.parent().expect("a folder")).expect("a folder can be made");
-        fs::copy(scripted::library(without), to).expect("a library can be copied");
-        self
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).expect("the test's folder can be removed");
-    }
-}
-
 /// Not a test of its own: opens the port in the environment that it is given.
 #[test]
 #[ignore = "run by other tests as a child process with an environment of its own"]
@@ -158,24 +124,19 @@ fn child_selects_a_port() {
     }
 }
 
-fn child(test: &str, system: &Folder, variables: &[(&str, &OsStr)]) -> String {
-    let mut command = Command::new(env::current_exe().expect("a test knows its binary"));
-    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+fn ask(test: &str, system: &Folder, variables: &[(&str, &OsStr)]) -> String {
+    let mut command = child::command(test);
     for variable in [HIP_LIBRARY, ROCM_PATH, HSA_OVERRIDE, PORT, KERNEL, CUDA_KERNEL] {
         command.env_remove(variable);
     }
     // The folder that the system's search looks into first.
     command.env("LD_LIBRARY_PATH", &system.0).envs(variables.iter().copied());
-    let output = command.output().expect("the test binary starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let start = text.find("ANSWER ").expect("the child answers");
-    text[start..].lines().next().expect("one line").trim_start_matches("ANSWER ").to_owned()
+    child::answer(&command.output().expect("the test binary starts"), "ANSWER ")
 }
 
 fn searched(system: &Folder, rocm_path: Option<&Folder>) -> String {
     let rocm_path = rocm_path.map(|folder| (ROCM_PATH, folder.0.as_os_str()));
-    child("child_opens_the_port", system, rocm_path.as_slice())
+    ask("child_opens_the_port", system, rocm_path.as_slice())
 }
 
 #[test]
@@ -184,7 +145,7 @@ fn the_systems_names_are_tried_in_order_and_the_first_runtime_is_taken() {
         // No library under the names before it, and runtimes under those after it.
         let mut system = Folder::new(name).with_decoys(&NAMES[..number]);
         for later in &NAMES[number..] {
-            system = system.with_library(later, &[]);
+            system = system.with(later, scripted::library(&[]));
         }
         let answer = searched(&system, None);
         assert!(answer.starts_with("opened: ") && answer.contains(&format!("from {name},")), "{name}: {answer}");
@@ -194,9 +155,9 @@ fn the_systems_names_are_tried_in_order_and_the_first_runtime_is_taken() {
 #[test]
 fn a_library_that_lacks_a_function_is_passed_over_for_the_next() {
     let system = Folder::new("lacking")
-        .with_library(NAMES[0], &["hipInit"])
-        .with_library(NAMES[1], &["hipModuleLoadData", "hipFree"])
-        .with_library(NAMES[2], &[])
+        .with(NAMES[0], scripted::library(&["hipInit"]))
+        .with(NAMES[1], scripted::library(&["hipModuleLoadData", "hipFree"]))
+        .with(NAMES[2], scripted::library(&[]))
         .with_decoys(&NAMES[3..]);
     let answer = searched(&system, None);
     assert!(answer.starts_with("opened: ") && answer.contains("from libamdhip64.so.6,"), "{answer}");
@@ -210,20 +171,20 @@ fn rocms_folders_are_tried_after_the_systems_names() {
         let from = rocm.0.join(path);
         assert!(answer.starts_with("opened: ") && answer.contains(&format!("from {},", from.display())), "{answer}");
     };
-    opened_from(&Folder::new("lib").with_library("lib/libamdhip64.so", &[]), "lib/libamdhip64.so");
+    opened_from(&Folder::new("lib").with("lib/libamdhip64.so", scripted::library(&[])), "lib/libamdhip64.so");
     let core = "core-7.14/lib/libamdhip64.so";
-    opened_from(&Folder::new("core").with_library(core, &[]), core);
+    opened_from(&Folder::new("core").with(core, scripted::library(&[])), core);
     // The newest of several, by its number and not by its letters.
     let several = Folder::new("cores")
-        .with_library("core-7.9/lib/libamdhip64.so", &[])
-        .with_library(core, &[])
-        .with_library("core-6.4/lib/libamdhip64.so", &[]);
+        .with("core-7.9/lib/libamdhip64.so", scripted::library(&[]))
+        .with(core, scripted::library(&[]))
+        .with("core-6.4/lib/libamdhip64.so", scripted::library(&[]));
     opened_from(&several, core);
     // ROCm's own `lib` before those.
-    opened_from(&several.with_library("lib/libamdhip64.so", &[]), "lib/libamdhip64.so");
+    opened_from(&several.with("lib/libamdhip64.so", scripted::library(&[])), "lib/libamdhip64.so");
     // The system's own before ROCm's folder.
-    let installed = Folder::new("installed").with_library("libamdhip64.so", &[]);
-    let rocm = Folder::new("beside").with_library("lib/libamdhip64.so", &[]);
+    let installed = Folder::new("installed").with("libamdhip64.so", scripted::library(&[]));
+    let rocm = Folder::new("beside").with("lib/libamdhip64.so", scripted::library(&[]));
     let answer = searched(&installed, Some(&rocm));
     assert!(answer.contains("from libamdhip64.so,"), "{answer}");
 }
@@ -231,7 +192,7 @@ fn rocms_folders_are_tried_after_the_systems_names() {
 #[test]
 fn where_nothing_is_found_every_name_is_listed_in_order_with_its_reason() {
     let system = Folder::new("none").with_decoys(&NAMES);
-    let rocm = Folder::new("empty").with_library("core-7.14/lib/libamdhip64.so", &["hipMalloc"]);
+    let rocm = Folder::new("empty").with("core-7.14/lib/libamdhip64.so", scripted::library(&["hipMalloc"]));
     let answer = searched(&system, Some(&rocm));
     assert!(answer.starts_with("closed: no HIP library"), "{answer}");
     let tried: Vec<&str> = answer.split_once("tried ").expect("a list").1.split("; ").collect();
@@ -256,13 +217,13 @@ fn where_nothing_is_found_every_name_is_listed_in_order_with_its_reason() {
 
 #[test]
 fn a_named_library_is_taken_whatever_the_system_has() {
-    let system = Folder::new("others").with_library(NAMES[0], &[]);
+    let system = Folder::new("others").with(NAMES[0], scripted::library(&[]));
     let script = scripted::library(&[]);
-    let answer = child("child_opens_the_port", &system, &[(HIP_LIBRARY, script.as_os_str())]);
+    let answer = ask("child_opens_the_port", &system, &[(HIP_LIBRARY, script.as_os_str())]);
     assert!(answer.contains(&format!("from {},", script.display())), "{answer}");
-    let absent = child("child_opens_the_port", &system, &[(HIP_LIBRARY, "/nowhere.so".as_ref())]);
+    let absent = ask("child_opens_the_port", &system, &[(HIP_LIBRARY, "/nowhere.so".as_ref())]);
     assert!(absent.starts_with(&format!("closed: {HIP_LIBRARY}=/nowhere.so: ")), "{absent}");
-    let empty = child("child_opens_the_port", &system, &[(HIP_LIBRARY, "".as_ref())]);
+    let empty = ask("child_opens_the_port", &system, &[(HIP_LIBRARY, "".as_ref())]);
     assert!(empty.contains("from libamdhip64.so,"), "empty counts as unset: {empty}");
 }
 
@@ -270,8 +231,8 @@ fn a_named_library_is_taken_whatever_the_system_has() {
 fn the_row_of_the_table_reads_the_same_switches() {
     let system = Folder::new("row").with_decoys(&NAMES);
     let rocm: (&str, &OsStr) = (PORT, "rocm".as_ref());
-    let answer = child("child_selects_a_port", &system, &[rocm, (HIP_LIBRARY, "/nowhere.so".as_ref())]);
+    let answer = ask("child_selects_a_port", &system, &[rocm, (HIP_LIBRARY, "/nowhere.so".as_ref())]);
     assert!(answer.starts_with(&format!("closed: {PORT}=rocm: {HIP_LIBRARY}=/nowhere.so: ")), "{answer}");
-    let answer = child("child_selects_a_port", &system, &[rocm]);
+    let answer = ask("child_selects_a_port", &system, &[rocm]);
     assert!(answer.starts_with(&format!("closed: {PORT}=rocm: no HIP library")), "{answer}");
 }

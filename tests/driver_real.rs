@@ -5,9 +5,11 @@
 
 #![cfg(all(feature = "rocm", target_os = "linux"))]
 
+#[path = "common/child.rs"]
+mod child;
+
 use std::env;
 use std::path::Path;
-use std::process::Command;
 
 use ssm_update::ports::rocm::{BUILT, RocmKernel};
 use ssm_update::switches::{HIP_LIBRARY, HSA_OVERRIDE, ROCM_PATH, Rocm};
@@ -54,26 +56,20 @@ struct Answer {
     after: String,
 }
 
-fn child(library: Option<&str>) -> Answer {
-    let mut command = Command::new(env::current_exe().expect("a test knows its binary"));
-    command.args(["--exact", "child_opens_the_port", "--ignored", "--nocapture", "--test-threads=1"]);
+fn ask(library: Option<&str>) -> Answer {
+    let mut command = child::command("child_opens_the_port");
     // Cargo puts the folders of what it builds into the search path, where an instrument of this project may have the same name.
     for variable in [HIP_LIBRARY, ROCM_PATH, HSA_OVERRIDE, "LD_LIBRARY_PATH"] {
         command.env_remove(variable);
     }
     let output = command.envs(library.map(|name| (HIP_LIBRARY, name))).output().expect("the test binary starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let line = |start: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(start));
-        line.unwrap_or_else(|| panic!("no {start} in: {text}")).trim().to_owned()
-    };
-    Answer { before: line("BEFORE"), answer: line("ANSWER"), after: line("AFTER") }
+    let line = |word: &str| child::answer(&output, word).trim().to_owned();
+    Answer { before: line("BEFORE "), answer: line("ANSWER "), after: line("AFTER ") }
 }
 
 /// The first name that the system finds. Asked of a process of its own, so that this one has not loaded it.
 fn installed() -> Option<&'static str> {
-    let found = NAMES.into_iter().find(|name| !child(Some(name)).answer.contains("No such file"));
+    let found = NAMES.into_iter().find(|name| !ask(Some(name)).answer.contains("No such file"));
     if found.is_none() {
         println!("NOT RUN: none of {} is installed (Debian: apt install libamdhip64-5)", NAMES.join(", "));
         assert!(env::var_os("CI").is_none(), "CI is set, and there is no HIP runtime to test with");
@@ -103,7 +99,7 @@ fn check(answer: &str, how: &str) {
 #[test]
 fn the_runtime_is_loaded_by_its_name() {
     let Some(name) = installed() else { return };
-    let Answer { answer, after, .. } = child(Some(name));
+    let Answer { answer, after, .. } = ask(Some(name));
     check(&answer, name);
     assert!(after.contains("libamdhip64"), "{after}");
 }
@@ -115,7 +111,7 @@ fn the_runtime_is_found_by_the_search() {
     if installed().is_none() {
         return;
     }
-    let Answer { before, answer, after } = child(None);
+    let Answer { before, answer, after } = ask(None);
     assert_eq!(before, "", "nothing is loaded until the port is opened");
     check(&answer, "by the search");
     assert!(after.contains("libamdhip64"), "{after}");
@@ -125,7 +121,7 @@ fn the_runtime_is_found_by_the_search() {
 #[cfg(feature = "hip-runtime-sys")]
 #[test]
 fn the_runtime_is_the_one_that_this_program_is_linked_to() {
-    let Answer { before, answer, after } = child(None);
+    let Answer { before, answer, after } = ask(None);
     assert!(before.contains("libamdhip64"), "linked, and so loaded with the program: {before:?}");
     check(&answer, "linked");
     assert_eq!(before, after);

@@ -2,12 +2,12 @@
 
 mod common;
 
-use std::env;
 use std::ffi::OsString;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::case::Case;
+use common::child;
 use common::fixture::Fixture;
 use common::ports::{self, ONLY_PORT, REQUIRE_PORT};
 use common::run::{Level, run_checked};
@@ -193,9 +193,8 @@ fn a_required_port_that_does_not_open_is_an_error() {
 const VARIABLES: [&str; 7] = [KERNEL, CUDA_KERNEL, PORT, CPU_ISA, CPU_THREADS, REQUIRE_PORT, ONLY_PORT];
 
 /// Runs one ignored test of this binary in a process of its own, with just these variables set.
-fn child(test: &str, variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env::current_exe().expect("a test knows its binary"));
-    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+fn ask(test: &str, variables: &[(&str, &str)]) -> Output {
+    let mut command = child::command(test);
     for variable in VARIABLES {
         command.env_remove(variable);
     }
@@ -204,11 +203,7 @@ fn child(test: &str, variables: &[(&str, &str)]) -> Output {
 
 /// The child's line `SELECTED ...`: the answer of the library in its environment.
 fn selected(variables: &[(&str, &str)]) -> String {
-    let output = child("child_selects", variables);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{variables:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
-    let start = text.find("SELECTED ").expect("the child answers");
-    text[start..].lines().next().expect("one line").trim_start_matches("SELECTED ").to_owned()
+    child::answer(&ask("child_selects", variables), "SELECTED ")
 }
 
 /// Not a test of its own: the child process of the tests below.
@@ -326,12 +321,12 @@ fn child_opens_the_ports_under_test() {
 #[test]
 fn a_required_port_fails_the_parity_tests_where_it_does_not_open() {
     const TEST: &str = "child_opens_the_ports_under_test";
-    assert!(child(TEST, &[]).status.success());
-    assert!(child(TEST, &[(REQUIRE_PORT, "cpu")]).status.success());
-    let unknown = child(TEST, &[(REQUIRE_PORT, "vulkan")]);
+    assert!(ask(TEST, &[]).status.success());
+    assert!(ask(TEST, &[(REQUIRE_PORT, "cpu")]).status.success());
+    let unknown = ask(TEST, &[(REQUIRE_PORT, "vulkan")]);
     assert!(!unknown.status.success());
     for port in SSM_PORTS {
-        let output = child(TEST, &[(REQUIRE_PORT, port.name)]);
+        let output = ask(TEST, &[(REQUIRE_PORT, port.name)]);
         assert_eq!(output.status.success(), (port.open)().is_ok(), "{}", port.name);
     }
 }

@@ -10,11 +10,17 @@ pub mod addresses;
 pub mod buffer;
 pub mod case;
 pub mod check;
+pub mod child;
 pub mod drift;
 pub mod expect;
+#[cfg(all(any(feature = "cuda", feature = "rocm"), target_os = "linux"))]
+pub mod faults;
 pub mod fixture;
+pub mod folder;
 #[cfg(feature = "rocm")]
 pub mod images;
+#[cfg(all(any(feature = "cuda", feature = "rocm"), target_os = "linux"))]
+pub mod launches;
 #[cfg(target_os = "linux")]
 pub mod layout;
 pub mod log;

@@ -235,7 +235,7 @@ impl Graph {
         let columns = [1, ssm.group_columns()];
         let state_shape = [1, dims.heads, dims.head_dim, dims.d_state];
         let mut graph = Self {
-            step: EngineStep::select(StepChoice::Graph, ssm).map_err(|error| error.to_string())?,
+            step: EngineStep::select(StepChoice::Graph, ssm, &Device::Cpu).map_err(|error| error.to_string())?,
             params: SsmParams::new(ssm, (0.0, f32::INFINITY), &a_log, &d, &dt_bias)
                 .map_err(|error| error.to_string())?,
             inputs: [

@@ -1,8 +1,9 @@
 //! What a model remembers of the tokens it has read: one entry per layer.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Tensor;
 
 use crate::error::{Error, Result};
+use crate::place::Place;
 
 /// Positions by which the room for keys and values grows at least.
 const GROWTH: usize = 256;
@@ -30,7 +31,7 @@ pub enum LayerCache {
 /// The memory of a Mamba2 layer; its size does not depend on the tokens read.
 #[derive(Debug)]
 pub struct Mamba2Cache {
-    /// Inputs of the convolution at the last positions, `[d_conv - 1, conv_channels]`, oldest first.
+    /// Inputs of the convolution at the last positions, `[d_conv - 1, conv_channels]` f32, oldest first.
     pub conv: Tensor,
     /// `[1, heads, head_dim, d_state]` f32. The kernel writes it in place, so no other tensor may share its storage.
     pub ssm: Tensor,
@@ -101,13 +102,13 @@ fn foreign_cache() -> Error {
 }
 
 impl AttentionCache {
-    /// The memory of no tokens.
+    /// The memory of no tokens, for keys and values in `place`.
     ///
     /// # Errors
     ///
     /// None on the CPU.
-    pub fn new(kv_heads: usize, head_dim: usize) -> Result<Self> {
-        let empty = || Tensor::zeros((kv_heads, 0, head_dim), DType::F32, &Device::Cpu);
+    pub fn new(kv_heads: usize, head_dim: usize, place: &Place) -> Result<Self> {
+        let empty = || Tensor::zeros((kv_heads, 0, head_dim), place.dtype, &place.device);
         Ok(Self { keys: empty()?, values: empty()?, len: 0 })
     }
 
@@ -123,7 +124,7 @@ impl AttentionCache {
         if needed > room {
             let room = needed.max(2 * room).next_multiple_of(GROWTH);
             for (kept, len) in [(&mut self.keys, self.len), (&mut self.values, self.len)] {
-                let grown = Tensor::zeros((kv_heads, room, head_dim), DType::F32, &Device::Cpu)?;
+                let grown = Tensor::zeros((kv_heads, room, head_dim), keys.dtype(), keys.device())?;
                 if len > 0 {
                     grown.slice_set(&kept.narrow(1, 0, len)?.contiguous()?, 1, 0)?;
                 }
@@ -140,10 +141,11 @@ impl AttentionCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use candle_core::Device;
 
     #[test]
     fn attention_cache_keeps_positions_across_growth() {
-        let mut cache = AttentionCache::new(2, 3).unwrap();
+        let mut cache = AttentionCache::new(2, 3, &Place::cpu()).unwrap();
         let mut expected = Vec::new();
         for chunk in [1, 200, 100, 1, 400] {
             let begin = cache.len as f32;

@@ -1,8 +1,8 @@
 //! The weights of a Hugging Face checkpoint folder: `model.safetensors`, or several files with an index.
 //!
 //! Only the headers are read when a checkpoint is opened. A tensor is read from its file when it is asked for, and checked for
-//! NaN and infinity. All arithmetic of the engine is f32, whatever the checkpoint's dtype: tensors are widened when they are
-//! read, except bf16 matrices, which are widened when they are used.
+//! NaN and infinity, and goes to the device of the model's [`Place`]. On the CPU tensors are widened to f32 when they are read, except
+//! bf16 matrices, which are widened when they are used.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,6 +16,7 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
 use crate::error::{Error, Result};
+use crate::place::Place;
 
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
@@ -33,6 +34,7 @@ pub struct Checkpoint {
     /// The file that lists the tensors, for messages about absent ones.
     listed_by: PathBuf,
     on_read: Box<dyn Fn(u64)>,
+    place: Place,
 }
 
 impl std::fmt::Debug for Checkpoint {
@@ -52,18 +54,18 @@ struct Shard {
 }
 
 impl Checkpoint {
-    /// Reads the headers of a checkpoint folder's safetensors files.
+    /// Reads the headers of a checkpoint folder's safetensors files. Tensors go to `device` when they are read, for activations of
+    /// `dtype` or what [`Place`] takes otherwise.
     ///
     /// # Errors
     ///
     /// A file is missing, truncated or inconsistent; the index names a tensor that its file does not hold.
-    pub fn open(folder: &Path) -> Result<Self> {
+    pub fn open(folder: &Path, device: &Device, dtype: Option<DType>) -> Result<Self> {
         let index = folder.join(INDEX);
-        let on_read = Box::new(|_| ());
         if !index.exists() {
             let shard = Shard::open(folder.join(SINGLE))?;
             let tensors = shard.metadata.tensors().into_keys().map(|name| (name, 0)).collect();
-            return Ok(Self { listed_by: shard.path.clone(), shards: vec![shard], tensors, on_read });
+            return Ok(Self::new(shard.path.clone(), vec![shard], tensors, device, dtype));
         }
         let (mut shards, mut tensors, mut known) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         for (tensor, file) in read_index(&index)? {
@@ -80,7 +82,20 @@ impl Checkpoint {
             }
             tensors.insert(tensor, shard);
         }
-        Ok(Self { shards, tensors, listed_by: index, on_read })
+        Ok(Self::new(index, shards, tensors, device, dtype))
+    }
+
+    fn new(
+        listed_by: PathBuf,
+        shards: Vec<Shard>,
+        tensors: BTreeMap<String, usize>,
+        device: &Device,
+        dtype: Option<DType>,
+    ) -> Self {
+        let bf16 = |shard: &Shard| shard.metadata.tensors().values().any(|info| info.dtype == Dtype::BF16);
+        let stored = if shards.iter().any(bf16) { DType::BF16 } else { DType::F32 };
+        let place = Place::new(device.clone(), dtype, stored);
+        Self { shards, tensors, listed_by, on_read: Box::new(|_| ()), place }
     }
 
     /// Calls `on_read` with the bytes of every tensor read from now on.
@@ -95,26 +110,49 @@ impl Checkpoint {
         self.shards.iter().map(|shard| shard.data_bytes).sum()
     }
 
+    /// Where the tensors go, and the dtype of activations there.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Whether the checkpoint holds a tensor of this name.
     pub fn contains(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
+    }
+
+    /// Reads a tensor in the dtype of activations.
+    ///
+    /// # Errors
+    ///
+    /// The tensor is missing, of another shape, of a dtype other than f32, f16 and bf16, not readable or not finite.
+    pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+        Ok(self.stored(name, shape)?.to_dtype(self.place.dtype)?.to_device(&self.place.device)?)
     }
 
     /// Reads a tensor as f32.
     ///
     /// # Errors
     ///
-    /// The tensor is missing, of another shape, of a dtype other than f32, f16 and bf16, not readable or not finite.
-    pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        Ok(self.matrix(name, shape)?.to_dtype(DType::F32)?)
+    /// As [`tensor`](Self::tensor).
+    pub fn tensor_f32(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+        Ok(self.stored(name, shape)?.to_dtype(DType::F32)?.to_device(&self.place.device)?)
     }
 
-    /// Reads a tensor as bf16 if it is stored so, else as f32.
+    /// Reads a tensor in the dtype that products take it in: on the CPU bf16 if it is stored so, else f32; elsewhere that of
+    /// activations.
     ///
     /// # Errors
     ///
     /// As [`tensor`](Self::tensor).
     pub fn matrix(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+        match self.place.device {
+            Device::Cpu => self.stored(name, shape),
+            _ => self.tensor(name, shape),
+        }
+    }
+
+    /// Reads a tensor to the CPU, as bf16 if it is stored so, else as f32.
+    fn stored(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         let missing = || Error::MissingTensor { path: self.listed_by.clone(), tensor: name.to_owned() };
         let shard = &self.shards[*self.tensors.get(name).ok_or_else(missing)?];
         let info = shard.metadata.info(name).ok_or_else(missing)?;

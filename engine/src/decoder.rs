@@ -1,6 +1,6 @@
 //! One sequence on its way through a model: the prompt in chunks, then token by token.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use crate::cache::Cache;
 use crate::error::{Error, Result};
@@ -70,7 +70,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn logits(&self, hidden: &Tensor) -> Result<Vec<f32>> {
-        let logits: Vec<f32> = self.model.logits(hidden)?.get(0)?.to_vec1()?;
+        let logits: Vec<f32> = self.model.logits(hidden)?.get(0)?.to_dtype(DType::F32)?.to_vec1()?;
         match logits.iter().any(|logit| logit.is_nan()) {
             true => Err(Error::NanLogits { tokens: self.cache.tokens }),
             false => Ok(logits),

@@ -16,15 +16,16 @@
 //! Prompts always go through the graph of tensor operations, in chunks. A single token goes through
 //! [`Step`](ssm::Step): the port that [`ssm_update::select_kernel_port`] opens, or the graph where it opens none.
 //!
-//! Weights are read as f32, f16 or bf16. Matrices stay bf16 where they are, since decoding is bound by reading them; all other
-//! tensors are widened to f32 once. All arithmetic is f32 on the CPU.
+//! Weights are read as f32, f16 or bf16. On the CPU matrices stay bf16 where they are, since decoding is bound by reading them; all
+//! other tensors are widened to f32 once, and all arithmetic is f32. On a GPU activations have the weights' dtype
+//! ([`Place`](place::Place)).
 //!
 //! ```no_run
 //! use ssm_engine::{decoder::{Decoder, PROMPT_CHUNK}, model, sampling::argmax, ssm::{Step, StepChoice}, tokenizer::Tokenizer};
 //!
 //! let folder = std::path::Path::new("granite-4.0-h-350m");
-//! let (model, tokenizer) = (model::load(folder, |_, _| ())?, Tokenizer::open(folder)?);
-//! let step = Step::select(StepChoice::Auto, model.info().ssm)?;
+//! let (model, tokenizer) = (model::load(folder, &candle_core::Device::Cpu, None, |_, _| ())?, Tokenizer::open(folder)?);
+//! let step = Step::for_model(StepChoice::Auto, &*model)?;
 //! let mut decoder = Decoder::new(&*model, &step)?;
 //! let mut logits = decoder.prefill(&tokenizer.encode("In the beginning")?, PROMPT_CHUNK)?;
 //! for _ in 0..16 {
@@ -47,6 +48,7 @@ pub mod generation;
 pub mod layers;
 mod matvec;
 pub mod model;
+pub mod place;
 pub mod sampling;
 pub mod ssm;
 pub mod tokenizer;

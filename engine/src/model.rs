@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::families;
+use crate::place::Place;
 use crate::ssm::{SsmDims, Step};
 
 /// One row of the table: the architecture's class name in `transformers`, and how to load it.
@@ -27,6 +28,9 @@ pub static FAMILIES: &[Family] = &[families::granite::FAMILY];
 pub trait Model: Send + Sync + std::fmt::Debug {
     /// Sizes, for people and for checks.
     fn info(&self) -> &ModelInfo;
+
+    /// Where weights, caches and activations are.
+    fn place(&self) -> &Place;
 
     /// The memory of no tokens.
     ///
@@ -72,12 +76,17 @@ pub struct ModelInfo {
     pub end_tokens: Vec<u32>,
 }
 
-/// Loads the checkpoint in `folder`. `progress` is called with bytes read so far and in all.
+/// Loads the checkpoint in `folder` to `device`, for activations of `dtype` or what [`Place`] takes otherwise. `progress` is called with bytes read so far and in all.
 ///
 /// # Errors
 ///
 /// Everything that can be wrong with a checkpoint; each message names the file, and the field or the tensor.
-pub fn load(folder: &Path, progress: impl Fn(u64, u64) + 'static) -> Result<Box<dyn Model>> {
+pub fn load(
+    folder: &Path,
+    device: &Device,
+    dtype: Option<DType>,
+    progress: impl Fn(u64, u64) + 'static,
+) -> Result<Box<dyn Model>> {
     if !folder.is_dir() {
         return Err(Error::MissingFile {
             path: folder.to_owned(),
@@ -90,7 +99,7 @@ pub fn load(folder: &Path, progress: impl Fn(u64, u64) + 'static) -> Result<Box<
         let known = FAMILIES.iter().map(|family| family.architecture).collect();
         Error::UnknownArchitecture { path: config.path().to_owned(), found: architecture.to_owned(), known }
     })?;
-    let checkpoint = Checkpoint::open(folder)?;
+    let checkpoint = Checkpoint::open(folder, device, dtype)?;
     let (total, read) = (checkpoint.bytes(), std::cell::Cell::new(0));
     let checkpoint = checkpoint.with_progress(move |bytes| {
         read.set(read.get() + bytes);

@@ -4,6 +4,7 @@ mod common;
 
 use std::path::Path;
 
+use candle_core::Device;
 use common::Tiny;
 use safetensors::Dtype;
 use serde_json::{Value, json};
@@ -16,7 +17,10 @@ fn tiny() -> Tiny {
 
 /// Loads the folder and expects an error with all of `words` in it.
 fn assert_refused(folder: &Path, words: &[&str]) {
-    let error = model::load(folder, |_, _| ()).map(|_| ()).expect_err("the checkpoint is broken").to_string();
+    let error = model::load(folder, &Device::Cpu, None, |_, _| ())
+        .map(|_| ())
+        .expect_err("the checkpoint is broken")
+        .to_string();
     for word in words {
         assert!(error.contains(word), "{error:?} does not name {word:?}");
     }
@@ -33,7 +37,7 @@ fn assert_config_refused(changes: Value, words: &[&str]) {
 
 #[test]
 fn sound_checkpoint_loads() {
-    assert!(model::load(tiny().write().path(), |_, _| ()).is_ok());
+    assert!(model::load(tiny().write().path(), &Device::Cpu, None, |_, _| ()).is_ok());
 }
 
 #[test]

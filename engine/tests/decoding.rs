@@ -2,6 +2,7 @@
 
 mod common;
 
+use candle_core::Device;
 use common::Tiny;
 use safetensors::Dtype;
 use serde_json::{Value, json};
@@ -33,11 +34,11 @@ fn variants() -> Vec<Value> {
 }
 
 fn load(tiny: &Tiny) -> Box<dyn Model> {
-    model::load(tiny.write().path(), |_, _| ()).unwrap()
+    model::load(tiny.write().path(), &Device::Cpu, None, |_, _| ()).unwrap()
 }
 
 fn step(choice: StepChoice, model: &dyn Model) -> Step {
-    Step::select(choice, model.info().ssm).unwrap()
+    Step::for_model(choice, model).unwrap()
 }
 
 fn prompt(length: usize) -> Vec<u32> {
@@ -122,7 +123,8 @@ fn sixteen_bit_checkpoints_equal_their_widened_values() {
 #[test]
 fn sharded_checkpoint_equals_the_single_file() {
     let tiny = Tiny::new(7, json!({}));
-    let (single, sharded) = (load(&tiny), model::load(tiny.write_sharded().path(), |_, _| ()).unwrap());
+    let (single, sharded) =
+        (load(&tiny), model::load(tiny.write_sharded().path(), &Device::Cpu, None, |_, _| ()).unwrap());
     let step = step(StepChoice::Kernel, &*single);
     assert_eq!(trace(&*single, &step, 30, 16), trace(&*sharded, &step, 30, 16));
 }
@@ -169,7 +171,8 @@ fn logits_that_overflow_are_reported() {
 /// Text and counts of a generation on a tiny model.
 fn write(tiny: &Tiny, sampler: &mut Sampler, max_tokens: usize) -> (String, Generation) {
     let folder = tiny.write();
-    let (model, tokenizer) = (model::load(folder.path(), |_, _| ()).unwrap(), Tokenizer::open(folder.path()).unwrap());
+    let (model, tokenizer) =
+        (model::load(folder.path(), &Device::Cpu, None, |_, _| ()).unwrap(), Tokenizer::open(folder.path()).unwrap());
     let step = step(StepChoice::Auto, &*model);
     let mut decoder = Decoder::new(&*model, &step).unwrap();
     let mut text = String::new();

@@ -3,9 +3,12 @@
 //!
 //! A golden file holds a prompt, tokens forced after it with the logits at each of their positions, and a greedy
 //! continuation with the gap between its two best logits per step. Every golden file is tested; a missing one is a failure.
+//!
+//! `SSM_ENGINE_TEST_DEVICE=cuda` runs them on candle's CUDA device, with activations in f32 (feature `cuda`).
 
 use std::path::{Path, PathBuf};
 
+use candle_core::{DType, Device};
 use safetensors::{Dtype, SafeTensors};
 use ssm_engine::decoder::{Decoder, PROMPT_CHUNK};
 use ssm_engine::model::{self, Model};
@@ -36,6 +39,14 @@ struct Golden {
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn device() -> Device {
+    match std::env::var("SSM_ENGINE_TEST_DEVICE").as_deref() {
+        Err(_) | Ok("cpu") => Device::Cpu,
+        Ok("cuda") => Device::new_cuda(0).unwrap(),
+        Ok(other) => panic!("SSM_ENGINE_TEST_DEVICE: expected cpu or cuda, got {other:?}"),
+    }
 }
 
 fn golden_folder() -> PathBuf {
@@ -111,8 +122,8 @@ impl Golden {
 fn check(name: &str, choice: StepChoice) {
     let checkpoint = GOLDENS.iter().find(|golden| golden.0 == name).unwrap().1;
     let golden = Golden::read(name);
-    let model = model::load(&root().join(checkpoint), |_, _| ()).unwrap();
-    let step = Step::select(choice, model.info().ssm).unwrap();
+    let model = model::load(&root().join(checkpoint), &device(), Some(DType::F32), |_, _| ()).unwrap();
+    let step = Step::for_model(choice, &*model).unwrap();
     golden.check_logits(&*model, &step, PROMPT_CHUNK);
     // Seven does not divide any prompt's length, so that the last chunk is a short one.
     golden.check_logits(&*model, &step, 7);

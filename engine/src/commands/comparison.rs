@@ -80,8 +80,8 @@ pub struct Agreement {
 ///
 /// No kernel port; what the decoder refuses.
 pub fn compare(model: &dyn Model, tokenizer: &Tokenizer, plan: Plan) -> Result<Comparison> {
-    let kernel = Step::select(StepChoice::Kernel, model.info().ssm)?;
-    let graph = Step::select(StepChoice::Graph, model.info().ssm)?;
+    let kernel = Step::for_model(StepChoice::Kernel, model)?;
+    let graph = Step::for_model(StepChoice::Graph, model)?;
     let device = match &kernel {
         Step::Kernel(kernel) => kernel.describe(),
         Step::Graph { reason } => reason.clone(),

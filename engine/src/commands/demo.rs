@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         info.ssm.d_state,
     ))?;
 
-    let step = Step::select(StepChoice::Auto, info.ssm)?;
+    let step = Step::for_model(StepChoice::Auto, &*model)?;
     // Greedy text of a small model soon repeats itself; a fixed seed makes the drawn text as reproducible.
     let mut sampler = Sampler::new(0.7, 0.95, 1)?;
     let mut stdout = std::io::stdout();

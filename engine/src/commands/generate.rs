@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     // Whatever can be refused without the weights is refused before they are read.
     let mut sampler = Sampler::new(arguments.temperature, arguments.top_p, arguments.seed)?;
     let (model, tokenizer) = super::load(&arguments.model)?;
-    let step = Step::select(arguments.step.into(), model.info().ssm)?;
+    let step = Step::for_model(arguments.step.into(), &*model)?;
     let prompt = tokenizer.encode(&arguments.prompt)?;
 
     let mut stdout = std::io::stdout();

@@ -10,6 +10,7 @@ mod port_table;
 use std::io::Write;
 use std::path::Path;
 
+use candle_core::Device;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use ssm_engine::model::{self, Model};
@@ -48,7 +49,7 @@ fn load(folder: &Path) -> Result<(Box<dyn Model>, Tokenizer)> {
             bar.set_position(read);
         }
     };
-    let model = model::load(folder, on_read)?;
+    let model = model::load(folder, &Device::Cpu, None, on_read)?;
     bar.finish_and_clear();
     Ok((model, Tokenizer::open(folder)?))
 }

@@ -4,18 +4,19 @@
 //! expert alone where there are no others ("dense"). Semantics and defaults are those of `transformers`' own
 //! implementation.
 
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 use serde_json::Value;
 
 use crate::cache::{Cache, LayerCache};
 use crate::checkpoint::Checkpoint;
 use crate::config::{ANY, Config, POSITIVE};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layers::{
-    Attention, AttentionConfig, GatedMlp, Linear, Mamba2, Mamba2Config, MixtureOfExperts, MoeConfig, Positions,
-    RmsNorm, Rotary,
+    Attention, AttentionConfig, Embedding, GatedMlp, Linear, Mamba2, Mamba2Config, MixtureOfExperts, MoeConfig,
+    Positions, RmsNorm, Rotary,
 };
 use crate::model::{Family, Model, ModelInfo};
+use crate::place::Place;
 use crate::ssm::{SsmDims, Step};
 
 /// The row of the table.
@@ -173,8 +174,7 @@ fn read_moe(config: &Config, hidden: usize) -> Result<Option<MoeConfig>> {
 #[derive(Debug)]
 struct Granite {
     info: ModelInfo,
-    /// `[vocabulary, hidden]`, f32 or bf16.
-    embedding: Tensor,
+    embedding: Embedding,
     layers: Vec<Layer>,
     norm: RmsNorm,
     head: Linear,
@@ -201,16 +201,10 @@ enum Mixer {
 
 impl Granite {
     fn load(config: &GraniteConfig, checkpoint: &Checkpoint) -> Result<Self> {
-        let table = [config.vocabulary, config.hidden];
-        let embedding = checkpoint.matrix("model.embed_tokens.weight", &table)?;
+        let embedding = Embedding::load(checkpoint, "model.embed_tokens", config.vocabulary, config.hidden)?;
         let layer = |(index, kind): (usize, &LayerKind)| Layer::load(config, checkpoint, index, *kind);
         let layers = config.layers.iter().enumerate().map(layer).collect::<Result<_>>()?;
         let count = |kind| config.layers.iter().filter(|layer| **layer == kind).count();
-        let head = if config.tied {
-            Linear::new(embedding.clone(), None)
-        } else {
-            Linear::new(checkpoint.matrix("lm_head.weight", &table)?, None)
-        };
         Ok(Self {
             info: ModelInfo {
                 architecture: FAMILY.architecture,
@@ -221,26 +215,15 @@ impl Granite {
                 ssm: config.mamba.ssm,
                 end_tokens: config.end_tokens.clone(),
             },
+            head: embedding.head(checkpoint, "lm_head", config.tied)?,
             embedding,
             layers,
             norm: RmsNorm::load(checkpoint, "model.norm", config.hidden, config.norm_eps)?,
-            head,
             rotary: config.rotary,
             embedding_multiplier: config.embedding_multiplier,
             residual_multiplier: config.residual_multiplier,
             logits_scaling: config.logits_scaling,
         })
-    }
-
-    fn embed(&self, tokens: &[u32]) -> Result<Tensor> {
-        let vocabulary = self.info.vocabulary;
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
-            let text =
-                format!("token {token} is not in the model's vocabulary of {vocabulary}; is this its tokenizer?");
-            return Err(Error::Request(text));
-        }
-        let rows = self.embedding.index_select(&Tensor::new(tokens, self.embedding.device())?, 0)?;
-        Ok((rows.to_dtype(DType::F32)? * self.embedding_multiplier)?)
     }
 }
 
@@ -269,6 +252,10 @@ impl Model for Granite {
         &self.info
     }
 
+    fn place(&self) -> &Place {
+        self.embedding.place()
+    }
+
     fn new_cache(&self) -> Result<Cache> {
         let entry = |layer: &Layer| {
             Ok(match &layer.mixer {
@@ -282,9 +269,9 @@ impl Model for Granite {
     fn forward(&self, tokens: &[u32], cache: &mut Cache, step: &Step) -> Result<Tensor> {
         let positions = match self.info.attention_layers {
             0 => None,
-            _ => Some(Positions::new(cache.tokens, tokens.len(), self.rotary)?),
+            _ => Some(Positions::new(cache.tokens, tokens.len(), self.rotary, self.embedding.place())?),
         };
-        let mut hidden = self.embed(tokens)?;
+        let mut hidden = (self.embedding.forward(tokens)? * self.embedding_multiplier)?;
         for (layer, cache) in self.layers.iter().zip(&mut cache.layers) {
             let normed = layer.input_norm.forward(&hidden)?;
             let mixed = match (&layer.mixer, &positions) {

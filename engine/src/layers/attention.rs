@@ -1,12 +1,13 @@
 //! Causal self-attention with grouped queries.
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 use candle_nn::{ops::softmax_last_dim, rotary_emb::rope};
 
 use super::Linear;
 use crate::cache::AttentionCache;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
+use crate::place::Place;
 
 /// Sizes and switches of an attention layer.
 #[derive(Clone, Copy, Debug)]
@@ -44,17 +45,17 @@ pub struct Positions {
 }
 
 impl Positions {
-    /// For `tokens` tokens of which the first has position `first`.
+    /// For `tokens` tokens of which the first has position `first`, for activations in `place`.
     ///
     /// # Errors
     ///
     /// None on the CPU.
-    pub fn new(first: usize, tokens: usize, rotary: Option<Rotary>) -> Result<Self> {
-        let rotary = rotary.map(|rotary| rotary.angles(first, tokens)).transpose()?;
+    pub fn new(first: usize, tokens: usize, rotary: Option<Rotary>, place: &Place) -> Result<Self> {
+        let rotary = rotary.map(|rotary| rotary.angles(first, tokens, place)).transpose()?;
         let mask = |columns: usize| {
             let entry = |i: usize| if i % columns > first + i / columns { f32::NEG_INFINITY } else { 0.0 };
             let values: Vec<f32> = (0..tokens * columns).map(entry).collect();
-            Tensor::from_vec(values, (tokens, columns), &Device::Cpu)
+            Tensor::from_vec(values, (tokens, columns), &place.device)?.to_dtype(place.dtype)
         };
         let mask = (tokens > 1).then(|| mask(first + tokens)).transpose()?;
         Ok(Self { rotary, mask })
@@ -63,14 +64,15 @@ impl Positions {
 
 impl Rotary {
     /// Cosines and sines of `position * theta^(-2j / head_dim)`; the angles in f64, since positions may be large.
-    fn angles(&self, first: usize, tokens: usize) -> Result<(Tensor, Tensor)> {
+    fn angles(&self, first: usize, tokens: usize, place: &Place) -> Result<(Tensor, Tensor)> {
         let half = self.head_dim / 2;
         let table = |of: fn(f64) -> f64| {
             let angle = |i: usize| {
                 let frequency = self.theta.powf(-2.0 * (i % half) as f64 / self.head_dim as f64);
                 of((first + i / half) as f64 * frequency) as f32
             };
-            Tensor::from_vec((0..tokens * half).map(angle).collect::<Vec<_>>(), (tokens, half), &Device::Cpu)
+            let angles: Vec<f32> = (0..tokens * half).map(angle).collect();
+            Tensor::from_vec(angles, (tokens, half), &place.device)?.to_dtype(place.dtype)
         };
         Ok((table(f64::cos)?, table(f64::sin)?))
     }
@@ -82,6 +84,7 @@ pub struct Attention {
     config: AttentionConfig,
     qkv: Linear,
     out: Linear,
+    place: Place,
 }
 
 impl Attention {
@@ -99,6 +102,7 @@ impl Attention {
             config,
             qkv: Linear::load_fused(checkpoint, &parts, hidden, bias)?,
             out: Linear::load(checkpoint, &format!("{name}.o_proj"), hidden, heads * head_dim, bias)?,
+            place: checkpoint.place().clone(),
         })
     }
 
@@ -108,7 +112,7 @@ impl Attention {
     ///
     /// None on the CPU.
     pub fn new_cache(&self) -> Result<AttentionCache> {
-        AttentionCache::new(self.config.kv_heads, self.config.head_dim)
+        AttentionCache::new(self.config.kv_heads, self.config.head_dim, &self.place)
     }
 
     /// `[tokens, hidden]` to the same.

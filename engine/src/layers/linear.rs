@@ -59,7 +59,7 @@ impl Linear {
         let y = match matvec(&self.weight, x)? {
             Some(y) => y,
             // Widened anew for each chunk of a prompt: little beside the product itself, and the memory is free again.
-            None => x.matmul(&self.weight.to_dtype(DType::F32)?.t()?)?,
+            None => x.matmul(&self.weight.to_dtype(x.dtype())?.t()?)?,
         };
         match &self.bias {
             Some(bias) => Ok(y.broadcast_add(bias)?),

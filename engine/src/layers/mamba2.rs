@@ -1,6 +1,6 @@
 //! The Mamba2 mixer: projection, causal convolution, state-space part, gated norm, projection.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 
 use super::{Linear, RmsNorm};
 use crate::cache::Mamba2Cache;
@@ -34,7 +34,7 @@ impl Mamba2Config {
     }
 }
 
-/// A Mamba2 layer whose gate comes before its norm, which goes over all channels.
+/// A Mamba2 layer, f32 between its two projections. Its gate comes before its norm, which goes over all channels.
 #[derive(Debug)]
 pub struct Mamba2 {
     config: Mamba2Config,
@@ -56,12 +56,12 @@ impl Mamba2 {
     pub fn load(checkpoint: &Checkpoint, name: &str, config: Mamba2Config) -> Result<Self> {
         let Mamba2Config { hidden, ssm: dims, d_conv, proj_bias, .. } = config;
         let conv_channels = config.conv_channels();
-        let per_head = |part: &str| checkpoint.tensor(&format!("{name}.{part}"), &[dims.heads]);
+        let per_head = |part: &str| checkpoint.tensor_f32(&format!("{name}.{part}"), &[dims.heads]);
 
-        let conv = checkpoint.tensor(&format!("{name}.conv1d.weight"), &[conv_channels, 1, d_conv])?;
+        let conv = checkpoint.tensor_f32(&format!("{name}.conv1d.weight"), &[conv_channels, 1, d_conv])?;
         let conv = conv.squeeze(1)?.t()?.contiguous()?;
         let taps = (0..d_conv).map(|tap| conv.narrow(0, tap, 1)).collect::<candle_core::Result<_>>()?;
-        let bias = || checkpoint.tensor(&format!("{name}.conv1d.bias"), &[conv_channels]);
+        let bias = || checkpoint.tensor_f32(&format!("{name}.conv1d.bias"), &[conv_channels]);
         let projected = dims.channels() + conv_channels + dims.heads;
         Ok(Self {
             config,
@@ -69,7 +69,7 @@ impl Mamba2 {
             taps,
             conv_bias: config.conv_bias.then(bias).transpose()?,
             ssm: SsmParams::new(dims, config.dt_limits, &per_head("A_log")?, &per_head("D")?, &per_head("dt_bias")?)?,
-            norm: RmsNorm::load(checkpoint, &format!("{name}.norm"), dims.channels(), config.norm_eps)?,
+            norm: RmsNorm::load_f32(checkpoint, &format!("{name}.norm"), dims.channels(), config.norm_eps)?,
             out_proj: Linear::load(checkpoint, &format!("{name}.out_proj"), hidden, dims.channels(), proj_bias)?,
         })
     }
@@ -81,7 +81,7 @@ impl Mamba2 {
     /// None on the CPU.
     pub fn new_cache(&self) -> Result<Mamba2Cache> {
         let shape = (self.config.d_conv - 1, self.config.conv_channels());
-        let conv = Tensor::zeros(shape, DType::F32, &Device::Cpu)?;
+        let conv = Tensor::zeros(shape, DType::F32, self.ssm.device())?;
         Ok(Mamba2Cache { conv, ssm: self.ssm.initial_state()? })
     }
 
@@ -94,7 +94,7 @@ impl Mamba2 {
         let dims = &self.ssm.dims;
         let (channels, columns) = (dims.channels(), dims.group_columns());
         let tokens = hidden.dim(0)?;
-        let projected = self.in_proj.forward(hidden)?;
+        let projected = self.in_proj.forward(hidden)?.to_dtype(DType::F32)?;
         let z = projected.narrow(1, 0, channels)?;
         let conv_input = projected.narrow(1, channels, self.config.conv_channels())?;
         let dt = projected.narrow(1, channels + self.config.conv_channels(), dims.heads)?;
@@ -111,7 +111,7 @@ impl Mamba2 {
             cache.ssm = state;
             y
         };
-        self.out_proj.forward(&self.norm.forward(&y)?)
+        self.out_proj.forward(&self.norm.forward(&y)?.to_dtype(hidden.dtype())?)
     }
 
     /// Causal depthwise convolution and SiLU over `[tokens, conv_channels]`, with the inputs before them from the cache.

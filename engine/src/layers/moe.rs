@@ -1,6 +1,6 @@
 //! The mixture of experts: a router picks a few experts per token, and only those are evaluated.
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Tensor};
 
 use super::{GatedMlp, Linear};
 use crate::checkpoint::Checkpoint;
@@ -57,7 +57,7 @@ impl MixtureOfExperts {
     ///
     /// Another number of channels.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let logits = self.router.forward(x)?;
+        let logits = self.router.forward(x)?.to_dtype(DType::F32)?;
         match x.dim(0)? {
             1 => self.forward_one(x, &logits),
             _ => self.forward_many(x, &logits),
@@ -90,8 +90,8 @@ impl MixtureOfExperts {
             if tokens.is_empty() {
                 continue;
             }
-            let weights = Tensor::from_vec(weights, (tokens.len(), 1), &Device::Cpu)?;
-            let tokens = Tensor::new(tokens, &Device::Cpu)?;
+            let weights = Tensor::from_vec(weights, (tokens.len(), 1), x.device())?.to_dtype(x.dtype())?;
+            let tokens = Tensor::new(tokens, x.device())?;
             let part = expert.forward(&x.index_select(&tokens, 0)?)?.broadcast_mul(&weights)?;
             sum = sum.index_add(&tokens, &part, 0)?;
         }

@@ -22,6 +22,15 @@ impl RmsNorm {
         Ok(Self { weight: checkpoint.tensor(&format!("{name}.weight"), &[channels])?, eps: eps as f32 })
     }
 
+    /// As [`load`](Self::load), for f32 activations whatever the others are.
+    ///
+    /// # Errors
+    ///
+    /// What [`Checkpoint::tensor`] refuses.
+    pub fn load_f32(checkpoint: &Checkpoint, name: &str, channels: usize, eps: f64) -> Result<Self> {
+        Ok(Self { weight: checkpoint.tensor_f32(&format!("{name}.weight"), &[channels])?, eps: eps as f32 })
+    }
+
     /// Keeps the shape, `[tokens, channels]`.
     ///
     /// # Errors

@@ -56,15 +56,14 @@ pub struct SsmParams {
     pub dims: SsmDims,
     /// Lower and upper limit of dt'.
     pub dt_limits: (f32, f32),
-    a_log: Vec<f32>,
-    d: Vec<f32>,
-    dt_bias: Vec<f32>,
+    /// `[heads]`, as the two below.
+    a_log: Tensor,
+    d: Tensor,
+    dt_bias: Tensor,
     /// `-exp(A_log)`, `[heads]`.
     a: Tensor,
     /// `[heads, 1]`.
     d_column: Tensor,
-    /// `[heads]`.
-    dt_bias_row: Tensor,
 }
 
 impl SsmParams {
@@ -72,17 +71,16 @@ impl SsmParams {
     ///
     /// # Errors
     ///
-    /// A tensor has another shape or dtype.
+    /// A tensor has another shape.
     pub fn new(dims: SsmDims, dt_limits: (f32, f32), a_log: &Tensor, d: &Tensor, dt_bias: &Tensor) -> Result<Self> {
         Ok(Self {
             dims,
             dt_limits,
-            a_log: a_log.to_vec1()?,
-            d: d.to_vec1()?,
-            dt_bias: dt_bias.to_vec1()?,
+            a_log: a_log.reshape(dims.heads)?,
+            d: d.reshape(dims.heads)?,
+            dt_bias: dt_bias.reshape(dims.heads)?,
             a: a_log.exp()?.neg()?,
             d_column: d.reshape((dims.heads, 1))?,
-            dt_bias_row: dt_bias.reshape(dims.heads)?,
         })
     }
 
@@ -93,12 +91,17 @@ impl SsmParams {
     /// None on the CPU.
     pub fn initial_state(&self) -> Result<Tensor> {
         let SsmDims { heads, head_dim, d_state, .. } = self.dims;
-        Ok(Tensor::zeros((1, heads, head_dim, d_state), candle_core::DType::F32, &Device::Cpu)?)
+        Ok(Tensor::zeros((1, heads, head_dim, d_state), candle_core::DType::F32, self.device())?)
+    }
+
+    /// Where the parameters are.
+    pub fn device(&self) -> &Device {
+        self.a.device()
     }
 
     /// `dt' = clamp(softplus(dt + dt_bias))` for dt of shape `[tokens, heads]`.
     fn prepare_dt(&self, dt: &Tensor) -> Result<Tensor> {
-        let raw = dt.broadcast_add(&self.dt_bias_row)?;
+        let raw = dt.broadcast_add(&self.dt_bias)?;
         // softplus(v) = max(v, 0) + ln(1 + exp(-|v|)), which does not overflow.
         let dt = (raw.relu()? + (raw.abs()?.neg()?.exp()? + 1.0)?.log()?)?;
         match self.dt_limits {
@@ -181,15 +184,16 @@ mod tests {
                 tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f64::from).collect()
             };
             let [x, b, c, dt, z] = self.tensors.each_ref().map(flat);
+            let [a_log, d, dt_bias] = [&self.params.a_log, &self.params.d, &self.params.dt_bias].map(flat);
             let (mut state, mut y) = (flat(&self.state), Vec::new());
             for t in 0..self.tensors[0].dim(0).unwrap() {
                 for h in 0..heads {
-                    let raw = dt[t * heads + h] + f64::from(self.params.dt_bias[h]);
+                    let raw = dt[t * heads + h] + dt_bias[h];
                     let dt = raw.exp().ln_1p().clamp(0.01_f32.into(), 1.5);
-                    let decay = (-f64::from(self.params.a_log[h]).exp() * dt).exp();
+                    let decay = (-a_log[h].exp() * dt).exp();
                     for p in 0..head_dim {
                         let channel = t * DIMS.channels() + h * head_dim + p;
-                        let mut sum = f64::from(self.params.d[h]) * x[channel];
+                        let mut sum = d[h] * x[channel];
                         for n in 0..d_state {
                             let column = t * DIMS.group_columns() + h / DIMS.heads_per_group() * d_state + n;
                             let s = &mut state[(h * head_dim + p) * d_state + n];
@@ -232,7 +236,7 @@ mod tests {
     fn one_token_step_equals_the_recurrence_by_graph_and_by_kernel() {
         for choice in [StepChoice::Graph, StepChoice::Kernel] {
             let case = Case::new(1);
-            let step = Step::select(choice, DIMS).unwrap();
+            let step = Step::select(choice, DIMS, &Device::Cpu).unwrap();
             let mut state = case.state.copy().unwrap();
             let y = step.advance(&case.params, case.inputs(), &mut state).unwrap();
             assert_eq!(y.dims(), [1, DIMS.channels()]);
@@ -243,10 +247,10 @@ mod tests {
     #[test]
     fn sizes_that_no_kernel_serves_take_the_graph_with_the_reason() {
         let odd = SsmDims { d_state: 20, ..DIMS };
-        match Step::select(StepChoice::Auto, odd).unwrap() {
+        match Step::select(StepChoice::Auto, odd, &Device::Cpu).unwrap() {
             Step::Graph { reason } => assert!(reason.contains("d_state"), "{reason}"),
             Step::Kernel(kernel) => panic!("{kernel:?} took d_state 20"),
         }
-        assert!(Step::select(StepChoice::Kernel, odd).is_err());
+        assert!(Step::select(StepChoice::Kernel, odd, &Device::Cpu).is_err());
     }
 }

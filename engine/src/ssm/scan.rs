@@ -29,7 +29,7 @@ pub fn scan(params: &SsmParams, inputs: SsmInputs<'_>, state: &Tensor, chunk: us
     let SsmDims { heads, head_dim, d_state, .. } = params.dims;
     let tokens = inputs.x.dim(0)?;
     let dt = params.prepare_dt(inputs.dt)?;
-    let masks = Masks::new(chunk.min(tokens))?;
+    let masks = Masks::new(chunk.min(tokens), params.device())?;
     let mut state = state.reshape((heads, head_dim, d_state))?;
     let mut rows = Vec::with_capacity(tokens.div_ceil(chunk));
     for start in (0..tokens).step_by(chunk) {
@@ -52,10 +52,10 @@ struct Masks {
 }
 
 impl Masks {
-    fn new(chunk: usize) -> Result<Self> {
+    fn new(chunk: usize, device: &Device) -> Result<Self> {
         let ones = |test: fn(usize, usize) -> bool| {
             let values = (0..chunk * chunk).map(|i| f32::from(u8::from(test(i / chunk, i % chunk)))).collect();
-            Tensor::from_vec(values, (chunk, chunk), &Device::Cpu)
+            Tensor::from_vec(values, (chunk, chunk), device)
         };
         Ok(Self { lower: ones(|row, column| row >= column)?, strict: ones(|row, column| row > column)? })
     }

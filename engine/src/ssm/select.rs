@@ -1,11 +1,13 @@
 //! Which of the two single-token forms a model takes. The library's selection is the only gate: nothing here asks a driver
 //! or compares platforms.
 
-use candle_core::Tensor;
-use ssm_update::{Kernel, NoPort, SSM_PORTS, select_kernel_port};
+use candle_core::{Device, Tensor};
+use ssm_update::{Kernel, NoPort};
+use ssm_update_candle::kernel_for;
 
 use super::{SsmDims, SsmInputs, SsmParams, fused, graph};
 use crate::error::Result;
+use crate::model::Model;
 
 /// Which form the caller wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +34,16 @@ pub enum Step {
 }
 
 impl Step {
-    /// Chooses for a model whose layers have these sizes.
+    /// Chooses for a model.
+    ///
+    /// # Errors
+    ///
+    /// As [`select`](Self::select).
+    pub fn for_model(choice: StepChoice, model: &dyn Model) -> Result<Self> {
+        Self::select(choice, model.info().ssm, &model.place().device)
+    }
+
+    /// Chooses for layers of these sizes whose tensors are on `device`.
     ///
     /// [`StepChoice::Auto`] takes the graph when the fused step is switched off, when no port opens, or when the sizes are
     /// none that a kernel serves. It does not when `SSM_UPDATE_PORT` names a port that cannot run: that is exact.
@@ -40,12 +51,12 @@ impl Step {
     /// # Errors
     ///
     /// The kernel was asked for, here or by `SSM_UPDATE_PORT`, and cannot be had.
-    pub fn select(choice: StepChoice, dims: SsmDims) -> Result<Self> {
+    pub fn select(choice: StepChoice, dims: SsmDims, device: &Device) -> Result<Self> {
         if choice == StepChoice::Graph {
             return Ok(Self::Graph { reason: "the graph was asked for".to_owned() });
         }
         let exact = choice == StepChoice::Kernel;
-        let kernel = match select_kernel_port(SSM_PORTS) {
+        let kernel = match kernel_for(device) {
             Ok(kernel) => kernel,
             Err(none @ (NoPort::SwitchedOff { .. } | NoPort::NoneOpened { .. })) if !exact => {
                 return Ok(Self::Graph { reason: none.to_string() });

@@ -1,0 +1,27 @@
+//! The port that can work on a device's tensors.
+
+use candle_core::Device;
+use ssm_update::{Kernel, NoPort, Port, SSM_PORTS, select_kernel_port};
+
+/// Opens the port for tensors on `device`, under the library's switches (`MLXCEL_SSM_KERNEL`, `SSM_UPDATE_PORT`).
+///
+/// For tensors on the CPU that is whatever [`select_kernel_port`] chooses, since every port takes host memory. A GPU's tensors
+/// can only be taken by the port of that platform; it is opened for the device's own context.
+///
+/// # Errors
+///
+/// [`NoPort`], with the reason.
+pub fn kernel_for(device: &Device) -> Result<Box<dyn Kernel>, NoPort> {
+    let name = match device {
+        Device::Cpu => return select_kernel_port(SSM_PORTS),
+        Device::Cuda(_) => "cuda",
+        Device::Metal(_) => "metal",
+    };
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(device) = device {
+        // A failure shows when the port opens: it then finds no current context and takes the first device's.
+        let _ = device.cuda_stream().context().bind_to_thread();
+    }
+    let rows: Vec<Port> = SSM_PORTS.iter().filter(|port| port.name == name).copied().collect();
+    select_kernel_port(&rows)
+}

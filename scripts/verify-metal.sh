@@ -11,7 +11,8 @@ usage: scripts/verify-metal.sh
 1. Without a GPU: keys, constants, geometry, choice and error texts; the kernel as C++ on the CPU (on Linux), with every parity test
    on it; the Rust side type-checked for macOS and iOS.
 2. On a Mac: the cases, the conformance list, the properties and the rounding on its GPU, where the port has to open; the engine's
-   golden text with its steps on the port; the bandwidth of the step beside that of a copy.
+   golden text with its steps on the port, and with all of its tensors on candle's Metal device; the bandwidth of the step beside that
+   of a copy.
 3. A report, target/verify-metal/report.md: attach it to an issue.
 
 What this machine lacks is named, with NOT RUN. All parts are run, also after one that failed; the exit status is 1 where one did.
@@ -71,6 +72,14 @@ parity() { SSM_UPDATE_ONLY_PORT=$1 tests cases conformance properties rounding; 
 
 golden() { SSM_UPDATE_PORT=metal cargo test --release --locked -p ssm-engine --test goldens -- --nocapture; }
 
+# Tensors, graph and step on candle's Metal device.
+candle_operation() {
+    SSM_UPDATE_CANDLE_TEST_DEVICE=metal cargo test --release --locked -p ssm-update-candle --features metal -- --nocapture
+}
+candle_golden() {
+    SSM_ENGINE_TEST_DEVICE=metal cargo test --release --locked -p ssm-engine --features metal --test goldens -- --nocapture
+}
+
 : >"$folder/parts.md"
 part 'keys, constants, geometry, choice' cargo test --release --locked -p ssm-update --lib ports::metal
 part 'plan' tests metal_plan
@@ -86,13 +95,15 @@ part 'type check for macOS and iOS' bash scripts/test.sh apple
 if [[ $(uname -s) == Darwin ]]; then
     part 'parity on the GPU' parity metal
     part 'golden text, steps on the GPU' golden
+    part "the operation on candle's Metal device" candle_operation
+    part "golden text on candle's Metal device" candle_golden
     part 'bandwidth on the GPU' cargo run --release --locked -p ssm-update --example metal_bandwidth
 else
-    for name in 'parity on the GPU' 'golden text, steps on the GPU' 'bandwidth on the GPU'; do
+    for name in 'parity on the GPU' 'golden text, steps on the GPU' "the operation on candle's Metal device" \
+        "golden text on candle's Metal device" 'bandwidth on the GPU'; do
         lacking "$name" "this is $(uname -s), and Metal is there on macOS"
     done
 fi
-lacking 'golden text, the whole graph on the GPU' 'the engine keeps its tensors on the CPU device of candle'
 
 {
     printf '# The Metal port of ssm-update\n\n'

@@ -1,6 +1,7 @@
 //! The table of ports, the predicate, and the choice. Opening a row is detection, predicate and construction at once, so
 //! that the answer "available" and the handle that launches cannot disagree.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::fmt::Debug;
 
@@ -30,7 +31,9 @@ impl Stream {
 }
 
 /// An open port. A handle may be used from several threads at once.
-pub trait Kernel: Send + Sync + Debug {
+///
+/// Where a port can more than all of them, such as Metal's with its buffers, the handle is that port's type behind [`Any`].
+pub trait Kernel: Any + Send + Sync + Debug {
     /// Name of the port, as in the table.
     fn port(&self) -> &'static str;
 

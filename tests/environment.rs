@@ -15,6 +15,8 @@ const SCANNED: &[&str] = &[
     "tests",
     "benches",
     "bindings",
+    "candle/src",
+    "candle/tests",
     "examples",
     "scripts",
     "engine/build.rs",

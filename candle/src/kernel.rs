@@ -6,7 +6,8 @@ use ssm_update::{Kernel, NoPort, Port, SSM_PORTS, select_kernel_port};
 /// Opens the port for tensors on `device`, under the library's switches (`MLXCEL_SSM_KERNEL`, `SSM_UPDATE_PORT`).
 ///
 /// For tensors on the CPU that is whatever [`select_kernel_port`] chooses, since every port takes host memory. A GPU's tensors
-/// can only be taken by the port of that platform; it is opened for the device's own context.
+/// can only be taken by the port of that platform; on CUDA it is opened for the device's own context, on Metal for the system's default
+/// GPU.
 ///
 /// # Errors
 ///

@@ -20,6 +20,7 @@
 //! | tensors on | run by | how |
 //! |---|---|---|
 //! | the CPU | any port | in place on the CPU port; a GPU's port copies to its memory and back, which is for comparisons |
+//! | Metal (feature `metal`, on macOS and iOS) | the port `metal` | in candle's own encoder; never run on Apple hardware so far |
 //! | CUDA (feature `cuda`) | the port `cuda` | one launch on the device's stream; captured into a graph like candle's own operations |
 //!
 //! Every other pairing is an error that says so. Gradients do not flow through the operation.
@@ -30,6 +31,8 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod kernel;
+#[cfg(feature = "metal")]
+mod metal;
 mod operand;
 mod update;
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use candle_core::op::BackpropOp;
-use candle_core::{CpuStorage, CudaStorage, DType, InplaceOp1, Layout, Result, Storage, Tensor, bail};
+use candle_core::{CpuStorage, CudaStorage, DType, InplaceOp1, Layout, MetalStorage, Result, Storage, Tensor, bail};
 use ssm_update::{BatchStrides, Dims, Dt, Dtypes, Kernel, Problem};
 
 use crate::operand::Operand;
@@ -138,7 +138,7 @@ impl Operands {
     }
 
     /// The problem of the launch level; y is contiguous.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // the CPU goes through the host level, which makes its own
+    #[cfg_attr(not(any(feature = "cuda", feature = "metal")), allow(dead_code))] // the CPU goes through the host level, which makes its own
     pub fn problem(&self, dt: Dt) -> Problem {
         let dtypes = Dtypes {
             x: self.x.dtype,
@@ -202,5 +202,17 @@ impl InplaceOp1 for Fused<'_> {
     #[cfg(not(feature = "cuda"))]
     fn cuda_fwd(&self, _: &mut CudaStorage, _: &Layout) -> Result<()> {
         bail!("the fused step on CUDA tensors needs the feature `cuda` of ssm-update-candle")
+    }
+
+    #[cfg(feature = "metal")]
+    fn metal_fwd(&self, state: &mut MetalStorage, _: &Layout) -> Result<()> {
+        let y = crate::metal::launch(self.kernel, self.update, &self.operands, state)?;
+        self.y.replace(Some(Storage::Metal(y)));
+        Ok(())
+    }
+
+    #[cfg(not(feature = "metal"))]
+    fn metal_fwd(&self, _: &mut MetalStorage, _: &Layout) -> Result<()> {
+        bail!("the fused step on Metal tensors needs the feature `metal` of ssm-update-candle")
     }
 }

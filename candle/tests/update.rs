@@ -1,7 +1,7 @@
 //! The operation on candle's tensors against the library's own host level, bit for bit on one port.
 //!
-//! `SSM_UPDATE_CANDLE_TEST_DEVICE=cuda` (feature `cuda`) runs it on candle's CUDA device, and holds it to the CPU port's results
-//! within rounding.
+//! `SSM_UPDATE_CANDLE_TEST_DEVICE=cuda` or `metal` runs it on that device of candle's (the feature of that name), and holds it to the
+//! results of the host level within rounding.
 
 use candle_core::{DType, Device, Tensor};
 use half::{bf16, f16};
@@ -18,7 +18,8 @@ fn device() -> Device {
     match std::env::var("SSM_UPDATE_CANDLE_TEST_DEVICE").as_deref() {
         Err(_) | Ok("cpu") => Device::Cpu,
         Ok("cuda") => Device::new_cuda(0).unwrap(),
-        Ok(other) => panic!("SSM_UPDATE_CANDLE_TEST_DEVICE: expected cpu or cuda, got {other:?}"),
+        Ok("metal") => Device::new_metal(0).unwrap(),
+        Ok(other) => panic!("SSM_UPDATE_CANDLE_TEST_DEVICE: expected cpu, cuda or metal, got {other:?}"),
     }
 }
 

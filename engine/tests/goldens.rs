@@ -4,7 +4,7 @@
 //! A golden file holds a prompt, tokens forced after it with the logits at each of their positions, and a greedy
 //! continuation with the gap between its two best logits per step. Every golden file is tested; a missing one is a failure.
 //!
-//! `SSM_ENGINE_TEST_DEVICE=cuda` runs them on candle's CUDA device, with activations in f32 (feature `cuda`).
+//! `SSM_ENGINE_TEST_DEVICE=cuda` or `metal` runs them on that device of candle's, with activations in f32 (the feature of that name).
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,8 @@ fn device() -> Device {
     match std::env::var("SSM_ENGINE_TEST_DEVICE").as_deref() {
         Err(_) | Ok("cpu") => Device::Cpu,
         Ok("cuda") => Device::new_cuda(0).unwrap(),
-        Ok(other) => panic!("SSM_ENGINE_TEST_DEVICE: expected cpu or cuda, got {other:?}"),
+        Ok("metal") => Device::new_metal(0).unwrap(),
+        Ok(other) => panic!("SSM_ENGINE_TEST_DEVICE: expected cpu, cuda or metal, got {other:?}"),
     }
 }
 

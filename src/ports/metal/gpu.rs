@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::fmt::Debug;
 
-use super::abi::{Constants, TENSORS};
+use super::abi::{Constants, TENSORS, at};
 use super::key::Key;
 use super::support::{Facts, Language};
 use crate::{DriverError, Error, Stream};
@@ -137,4 +137,11 @@ pub struct Encoding<'a, G: Gpu> {
     pub constants: Constants,
     /// Threadgroups in x, y and z.
     pub grid: [u32; 3],
+}
+
+impl<G: Gpu> Encoding<'_, G> {
+    /// Whether the kernel writes the tensor of this number: y, and the state that is written.
+    pub fn writes(number: usize) -> bool {
+        [at::STATE_OUT, at::Y].contains(&number)
+    }
 }

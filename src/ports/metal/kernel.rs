@@ -83,10 +83,26 @@ impl<G: Gpu> MetalKernel<G> {
     /// made with unretained references, it does).
     #[allow(unsafe_code)] // the launch level
     pub unsafe fn encode(&self, problem: &Problem, at: &Buffers<'_, G::Buffer>, stream: Stream) -> Result<(), Error> {
-        let launch = validate(problem, &at.pointers(G::identity))?;
-        if problem.dims.batch == 0 {
-            return Ok(());
+        for dispatch in self.dispatches(problem, at)? {
+            // SAFETY: the caller's promise, and each tensor lies within its buffer.
+            unsafe { self.gpu.encode(&dispatch, stream) }?;
         }
+        Ok(())
+    }
+
+    /// The dispatches of a step, for an engine whose encoder is behind an interface of its own; [`encode`](Self::encode) puts the same
+    /// into a Metal encoder. Each reads and writes what the kernel does: y and the state that is written are outputs, see
+    /// [`Encoding::writes`]. Nothing is encoded here.
+    ///
+    /// # Errors
+    ///
+    /// What [`validate`] refuses; a tensor that its buffer does not hold; what this GPU or system does not serve.
+    pub fn dispatches<'a>(
+        &'a self,
+        problem: &Problem,
+        at: &Buffers<'a, G::Buffer>,
+    ) -> Result<impl Iterator<Item = Encoding<'a, G>> + use<'a, G>, Error> {
+        let launch = validate(problem, &at.pointers(G::identity))?;
         let tensors = at.by_number();
         let find = |number: usize, binding: Binding| {
             // Absent tensors have no bytes.
@@ -94,9 +110,11 @@ impl<G: Gpu> MetalKernel<G> {
             bindings::check_room(number, tensor.offset, binding.bytes, G::length(tensor.buffer))?;
             Ok((tensor.buffer, tensor.offset))
         };
-        let ready = self.ready(&launch)?;
-        // SAFETY: the caller's promise, about the very tensors that `launch` stands for.
-        unsafe { self.encode_found(ready, &launch, find, stream) }
+        let bound = match problem.dims.batch {
+            0 => None,
+            _ => Some((self.ready(&launch)?, bind(&launch, find)?)),
+        };
+        Ok(bound.into_iter().flat_map(|(ready, tensors)| encodings(ready, tensors)))
     }
 
     /// Makes a buffer of the caller's known, so that [`Kernel::launch`] takes pointers into it. It has to be one that the CPU sees
@@ -137,34 +155,29 @@ impl<G: Gpu> MetalKernel<G> {
         let plan = Plan::new(launch)?;
         Ok((plan, self.pipeline(&plan.key)?))
     }
+}
 
-    /// # Safety
-    ///
-    /// As [`Kernel::launch`], where the tensors are what `find` gives for each number.
-    #[allow(unsafe_code)] // the launch level
-    unsafe fn encode_found<'a>(
-        &self,
-        (plan, pipeline): (Plan, &G::Pipeline),
-        launch: &Launch,
-        find: impl Fn(usize, Binding) -> Result<(&'a G::Buffer, usize), Error>,
-        stream: Stream,
-    ) -> Result<(), Error>
-    where
-        G::Buffer: 'a,
-    {
-        let bindings = bindings::of(launch);
-        let (x, _) = find(at::X, bindings[at::X])?;
-        let mut tensors = [Bound { buffer: x, offset: 0, bytes: 0 }; TENSORS];
-        for (number, binding) in bindings.into_iter().enumerate().filter(|(_, binding)| binding.address != 0) {
-            let (buffer, offset) = find(number, binding)?;
-            tensors[number] = Bound { buffer, offset, bytes: binding.bytes };
-        }
-        for (constants, grid) in plan.dispatches() {
-            // SAFETY: the caller's promise; each tensor lies within its buffer.
-            unsafe { self.gpu.encode(&Encoding { pipeline, tensors, constants, grid }, stream) }?;
-        }
-        Ok(())
+/// The tensors of a launch, each as `find` has it by its number.
+fn bind<'a, B>(
+    launch: &Launch,
+    find: impl Fn(usize, Binding) -> Result<(&'a B, usize), Error>,
+) -> Result<[Bound<'a, B>; TENSORS], Error> {
+    let bindings = bindings::of(launch);
+    let (x, _) = find(at::X, bindings[at::X])?;
+    let mut tensors = [Bound { buffer: x, offset: 0, bytes: 0 }; TENSORS];
+    for (number, binding) in bindings.into_iter().enumerate().filter(|(_, binding)| binding.address != 0) {
+        let (buffer, offset) = find(number, binding)?;
+        tensors[number] = Bound { buffer, offset, bytes: binding.bytes };
     }
+    Ok(tensors)
+}
+
+/// A launch, ready to be encoded.
+fn encodings<'a, G: Gpu>(
+    (plan, pipeline): (Plan, &'a G::Pipeline),
+    tensors: [Bound<'a, G::Buffer>; TENSORS],
+) -> impl Iterator<Item = Encoding<'a, G>> {
+    plan.dispatches().map(move |(constants, grid)| Encoding { pipeline, tensors, constants, grid })
 }
 
 /// Whether the kernel, as it was compiled here, runs as it is written.
@@ -219,8 +232,11 @@ impl<G: Gpu> Kernel for MetalKernel<G> {
         let ready = self.ready(launch)?;
         let table = read(&self.table);
         let find = |number: usize, binding: Binding| table.find(number, binding.address, binding.bytes);
-        // SAFETY: the caller's promise.
-        unsafe { self.encode_found(ready, launch, find, stream) }
+        for dispatch in encodings(ready, bind(launch, find)?) {
+            // SAFETY: the caller's promise, and each tensor lies within its buffer.
+            unsafe { self.gpu.encode(&dispatch, stream) }?;
+        }
+        Ok(())
     }
 
     fn prepare(&self, launches: &[Launch]) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! What a model remembers of the tokens it has read: one entry per layer.
+//! What a model remembers of the tokens it has read: one entry per Mamba2 and per attention layer.
 
 use candle_core::Tensor;
 
@@ -13,7 +13,7 @@ const GROWTH: usize = 256;
 /// A failed forward pass leaves it half advanced; drop it then, or go back to a [`fork`](Self::fork).
 #[derive(Debug)]
 pub struct Cache {
-    /// One entry per layer.
+    /// One entry per Mamba2 and per attention layer, in the order in which a token passes them.
     pub layers: Vec<LayerCache>,
     /// Tokens read so far: the position of the next one.
     pub tokens: usize,
@@ -80,7 +80,7 @@ impl LayerCache {
     pub fn mamba2(&mut self) -> Result<&mut Mamba2Cache> {
         match self {
             Self::Mamba2(cache) => Ok(cache),
-            Self::Attention(_) => Err(foreign_cache()),
+            Self::Attention(_) => Err(Self::foreign()),
         }
     }
 
@@ -92,13 +92,14 @@ impl LayerCache {
     pub fn attention(&mut self) -> Result<&mut AttentionCache> {
         match self {
             Self::Attention(cache) => Ok(cache),
-            Self::Mamba2(_) => Err(foreign_cache()),
+            Self::Mamba2(_) => Err(Self::foreign()),
         }
     }
-}
 
-fn foreign_cache() -> Error {
-    Error::Request("the cache belongs to a model with other layers".to_owned())
+    /// The cache was made for another model.
+    pub(crate) fn foreign() -> Error {
+        Error::Request("the cache belongs to a model with other layers".to_owned())
+    }
 }
 
 impl AttentionCache {

@@ -1,3 +1,5 @@
-//! The model families: one module each, over the shared layers.
+//! The model families: one module each, which reads a configuration and names the tensors, over one model of shared layers.
 
+mod fields;
 pub mod granite;
+mod stack;

@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use candle_nn::{ops::softmax_last_dim, rotary_emb::rope};
 
-use super::Linear;
+use super::{Linear, RmsNorm};
 use crate::cache::AttentionCache;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
@@ -24,6 +24,26 @@ pub struct AttentionConfig {
     pub scale: f64,
     /// Whether all four projections have a bias.
     pub bias: bool,
+    /// Multiplies the input of the first three projections.
+    pub input_multiplier: f64,
+    /// Multiplies the keys.
+    pub key_multiplier: f64,
+    /// Position i sees i - window to i; without a window all of them to i.
+    pub window: Option<usize>,
+}
+
+impl AttentionConfig {
+    /// The usual form: scale `head_dim^-0.5`, no biases, no multipliers, no window.
+    pub fn new(hidden: usize, heads: usize, kv_heads: usize, head_dim: usize) -> Self {
+        let scale = (head_dim as f64).powf(-0.5);
+        let (bias, input_multiplier, key_multiplier, window) = (false, 1.0, 1.0, None);
+        Self { hidden, heads, kv_heads, head_dim, scale, bias, input_multiplier, key_multiplier, window }
+    }
+
+    /// Outputs of the projections of queries, keys and values.
+    fn projected_channels(&self) -> [usize; 3] {
+        [self.heads, self.kv_heads, self.kv_heads].map(|heads| heads * self.head_dim)
+    }
 }
 
 /// Rotary embedding, first half of a head's channels rotated against the second.
@@ -40,25 +60,57 @@ pub struct Rotary {
 pub struct Positions {
     /// Cosines and sines, `[tokens, head_dim / 2]` each, where there is a rotary embedding.
     rotary: Option<(Tensor, Tensor)>,
-    /// `[tokens, first + tokens]`: 0 where a token may look and -inf where it may not. A single token may look everywhere.
+    /// One for each window that the layers have.
+    sights: Vec<(Option<usize>, Sight)>,
+}
+
+/// Which keys the tokens of a forward pass see.
+#[derive(Debug)]
+struct Sight {
+    /// Position of the first key that any of them sees.
+    begin: usize,
+    /// `[tokens, keys from begin on]`: 0 where a token may look and -inf where it may not. A single token may look everywhere.
     mask: Option<Tensor>,
 }
 
 impl Positions {
-    /// For `tokens` tokens of which the first has position `first`, for activations in `place`.
+    /// For `tokens` tokens of which the first has position `first`, layers with these windows, and activations in `place`.
     ///
     /// # Errors
     ///
     /// None on the CPU.
-    pub fn new(first: usize, tokens: usize, rotary: Option<Rotary>, place: &Place) -> Result<Self> {
+    pub fn new(
+        first: usize,
+        tokens: usize,
+        rotary: Option<Rotary>,
+        windows: &[Option<usize>],
+        place: &Place,
+    ) -> Result<Self> {
         let rotary = rotary.map(|rotary| rotary.angles(first, tokens, place)).transpose()?;
-        let mask = |columns: usize| {
-            let entry = |i: usize| if i % columns > first + i / columns { f32::NEG_INFINITY } else { 0.0 };
+        let sight = |&window| Ok((window, Sight::new(first, tokens, window, place)?));
+        Ok(Self { rotary, sights: windows.iter().map(sight).collect::<Result<_>>()? })
+    }
+
+    fn sight(&self, window: Option<usize>) -> Result<&Sight> {
+        let found = self.sights.iter().find(|sight| sight.0 == window);
+        Ok(&found.ok_or_else(|| candle_core::Error::msg("positions made for other windows"))?.1)
+    }
+}
+
+impl Sight {
+    fn new(first: usize, tokens: usize, window: Option<usize>, place: &Place) -> Result<Self> {
+        let begin = window.map_or(0, |window| first.saturating_sub(window));
+        let columns = first + tokens - begin;
+        let entry = |i: usize| {
+            let (token, key) = (first + i / columns, begin + i % columns);
+            let seen = key <= token && window.is_none_or(|window| token - key <= window);
+            if seen { 0.0 } else { f32::NEG_INFINITY }
+        };
+        let mask = || {
             let values: Vec<f32> = (0..tokens * columns).map(entry).collect();
             Tensor::from_vec(values, (tokens, columns), &place.device)?.to_dtype(place.dtype)
         };
-        let mask = (tokens > 1).then(|| mask(first + tokens)).transpose()?;
-        Ok(Self { rotary, mask })
+        Ok(Self { begin, mask: (tokens > 1).then(mask).transpose()? })
     }
 }
 
@@ -83,27 +135,47 @@ impl Rotary {
 pub struct Attention {
     config: AttentionConfig,
     qkv: Linear,
+    /// Of the queries' and of the keys' channels, before the rotary embedding.
+    norms: Option<(RmsNorm, RmsNorm)>,
     out: Linear,
     place: Place,
 }
 
 impl Attention {
+    /// From the projections of queries, keys and values side by side, and of the output, for activations in `place`.
+    ///
+    /// # Errors
+    ///
+    /// None on the CPU.
+    pub fn new(config: AttentionConfig, qkv: Linear, out: Linear, place: &Place) -> Result<Self> {
+        let [q, k, v] = config.projected_channels();
+        let qkv = qkv.multiplied(config.input_multiplier, &[(q, 1.0), (k, config.key_multiplier), (v, 1.0)])?;
+        Ok(Self { config, qkv, norms: None, out, place: place.clone() })
+    }
+
     /// Reads `{name}.{q,k,v,o}_proj`.
     ///
     /// # Errors
     ///
     /// What [`Checkpoint::tensor`] refuses.
     pub fn load(checkpoint: &Checkpoint, name: &str, config: AttentionConfig) -> Result<Self> {
-        let AttentionConfig { hidden, heads, kv_heads, head_dim, bias, .. } = config;
+        let AttentionConfig { hidden, heads, head_dim, bias, .. } = config;
         let names = ["q", "k", "v"].map(|part| format!("{name}.{part}_proj"));
-        let outs = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim];
-        let parts: Vec<_> = names.iter().map(String::as_str).zip(outs).collect();
-        Ok(Self {
-            config,
-            qkv: Linear::load_fused(checkpoint, &parts, hidden, bias)?,
-            out: Linear::load(checkpoint, &format!("{name}.o_proj"), hidden, heads * head_dim, bias)?,
-            place: checkpoint.place().clone(),
-        })
+        let parts: Vec<_> = names.iter().map(String::as_str).zip(config.projected_channels()).collect();
+        let qkv = Linear::load_fused(checkpoint, &parts, hidden, bias)?;
+        let out = Linear::load(checkpoint, &format!("{name}.o_proj"), hidden, heads * head_dim, bias)?;
+        Self::new(config, qkv, out, checkpoint.place())
+    }
+
+    /// The same with norms of the queries, `[heads * head_dim]`, and of the keys, `[kv_heads * head_dim]`.
+    #[must_use]
+    pub fn with_norms(self, queries: RmsNorm, keys: RmsNorm) -> Self {
+        Self { norms: Some((queries, keys)), ..self }
+    }
+
+    /// How far back a position sees.
+    pub fn window(&self) -> Option<usize> {
+        self.config.window
     }
 
     /// The memory of no tokens.
@@ -121,26 +193,32 @@ impl Attention {
     ///
     /// Shapes that do not fit.
     pub fn forward(&self, x: &Tensor, positions: &Positions, cache: &mut AttentionCache) -> Result<Tensor> {
-        let AttentionConfig { heads, kv_heads, head_dim, scale, .. } = self.config;
+        let AttentionConfig { heads, kv_heads, head_dim, scale, window, .. } = self.config;
         let (tokens, per_kv) = (x.dim(0)?, heads / kv_heads);
         let qkv = self.qkv.forward(x)?;
-        let part = |first_head: usize, count: usize| -> Result<Tensor> {
-            let part = qkv.narrow(1, first_head * head_dim, count * head_dim)?;
+        let [q, k, v] = self.config.projected_channels();
+        let (mut queries, mut keys, values) = (qkv.narrow(1, 0, q)?, qkv.narrow(1, q, k)?, qkv.narrow(1, q + k, v)?);
+        if let Some((of_queries, of_keys)) = &self.norms {
+            queries = of_queries.forward(&queries)?;
+            keys = of_keys.forward(&keys)?;
+        }
+        let by_head = |part: &Tensor, count: usize| -> Result<Tensor> {
             Ok(part.reshape((tokens, count, head_dim))?.transpose(0, 1)?.contiguous()?)
         };
-        let mut queries = part(0, heads)?;
-        let mut keys = part(heads, kv_heads)?;
-        let values = part(heads + kv_heads, kv_heads)?;
+        let (mut queries, mut keys) = (by_head(&queries, heads)?, by_head(&keys, kv_heads)?);
         if let Some((cos, sin)) = &positions.rotary {
             queries = rope(&queries.unsqueeze(0)?, cos, sin)?.squeeze(0)?;
             keys = rope(&keys.unsqueeze(0)?, cos, sin)?.squeeze(0)?;
         }
-        let (keys, values) = cache.append(&keys, &values)?;
+        let (keys, values) = cache.append(&keys, &by_head(&values, kv_heads)?)?;
+        let sight = positions.sight(window)?;
+        let seen = |all: &Tensor| all.narrow(1, sight.begin, all.dim(1)? - sight.begin);
+        let (keys, values) = (seen(&keys)?, seen(&values)?);
 
         // The query heads of one key head are rows of one product, so that no key or value is repeated.
         let queries = (queries * scale)?.reshape((kv_heads, per_kv * tokens, head_dim))?;
         let mut scores = queries.matmul(&keys.transpose(1, 2)?)?;
-        if let Some(mask) = &positions.mask {
+        if let Some(mask) = &sight.mask {
             let columns = scores.dim(2)?;
             scores = scores.reshape((heads, tokens, columns))?.broadcast_add(mask)?.reshape((
                 kv_heads,

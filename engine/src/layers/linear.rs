@@ -6,20 +6,45 @@ use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::matvec::matvec;
 
-/// `y = x W^T + bias`.
+/// `y = x W^T + bias`, or with multipliers `y = outputs * (input * x W^T + bias)`.
 ///
 /// The weight stays as the checkpoint has it, `[out, in]`: both a product with one row of x (dot products of contiguous rows)
 /// and with many are fastest that way, so that nothing is transposed in memory. A bf16 weight stays bf16.
 #[derive(Debug)]
 pub struct Linear {
     weight: Tensor,
+    /// Multipliers of the product, `[out]` f32.
+    scale: Option<Tensor>,
+    /// `[out]`, with the multipliers of the outputs in it.
     bias: Option<Tensor>,
 }
 
 impl Linear {
     /// A product with `weight`, `[out, in]` f32 or bf16, and `bias`, `[out]` f32.
     pub fn new(weight: Tensor, bias: Option<Tensor>) -> Self {
-        Self { weight, bias }
+        Self { weight, scale: None, bias }
+    }
+
+    /// The same with its input multiplied with `input`, and runs of its outputs with factors: `outputs` holds a run's length
+    /// and its factor, in order, and covers all outputs.
+    ///
+    /// All factors become one vector beside the weight, since a weight of 16 bits would be rounded if it took them up.
+    ///
+    /// # Errors
+    ///
+    /// The runs do not cover the bias.
+    pub fn multiplied(self, input: f64, outputs: &[(usize, f64)]) -> Result<Self> {
+        if input == 1.0 && outputs.iter().all(|run| run.1 == 1.0) {
+            return Ok(self);
+        }
+        let device = self.weight.device();
+        let vector = |input: f64| {
+            let run = |&(length, factor): &(usize, f64)| std::iter::repeat_n((input * factor) as f32, length);
+            let values: Vec<f32> = outputs.iter().flat_map(run).collect();
+            Tensor::new(values, device)
+        };
+        let bias = self.bias.map(|bias| multiply(&bias, &vector(1.0)?)).transpose()?;
+        Ok(Self { scale: Some(vector(input)?), bias, weight: self.weight })
     }
 
     /// Reads `{name}.weight`, and `{name}.bias` where `bias` is set.
@@ -61,9 +86,18 @@ impl Linear {
             // Widened anew for each chunk of a prompt: little beside the product itself, and the memory is free again.
             None => x.matmul(&self.weight.to_dtype(x.dtype())?.t()?)?,
         };
+        let y = match &self.scale {
+            Some(scale) => multiply(&y, scale)?,
+            None => y,
+        };
         match &self.bias {
             Some(bias) => Ok(y.broadcast_add(bias)?),
             None => Ok(y),
         }
     }
+}
+
+/// In f32, and back: a multiplier that is rounded to 16 bits is wrong for all that it multiplies.
+fn multiply(x: &Tensor, scale: &Tensor) -> candle_core::Result<Tensor> {
+    x.to_dtype(DType::F32)?.broadcast_mul(scale)?.to_dtype(x.dtype())
 }

@@ -1,8 +1,9 @@
-//! The Mamba2 mixer: projection, causal convolution, state-space part, gated norm, projection.
+//! The Mamba2 mixer: projection, causal convolution, state-space part, gate and norm, projection.
 
 use candle_core::{DType, Tensor};
 
-use super::{Linear, RmsNorm};
+use super::selection::{FromX, Selected};
+use super::{Linear, RmsNorm, Selection};
 use crate::cache::Mamba2Cache;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
@@ -15,26 +16,34 @@ pub struct Mamba2Config {
     pub hidden: usize,
     /// Sizes of the recurrence.
     pub ssm: SsmDims,
+    /// Where B, C and dt come from.
+    pub selection: Selection,
     /// Taps of the convolution; at least 1.
     pub d_conv: usize,
     /// Whether the convolution has a bias.
     pub conv_bias: bool,
-    /// Whether the two projections have a bias.
-    pub proj_bias: bool,
+    /// Whether the first projection has a bias.
+    pub in_bias: bool,
+    /// Whether the last projection has a bias.
+    pub out_bias: bool,
     /// Lower and upper limit of dt'.
     pub dt_limits: (f32, f32),
-    /// Of the gated norm.
-    pub norm_eps: f64,
+    /// Beside the gate `y * silu(z)`, where there is a norm.
+    pub norm: Option<GatedNorm>,
 }
 
-impl Mamba2Config {
-    /// Channels of the convolution: x, B and C side by side.
-    pub fn conv_channels(&self) -> usize {
-        self.ssm.channels() + 2 * self.ssm.group_columns()
-    }
+/// The norm beside a Mamba2 layer's gate.
+#[derive(Clone, Copy, Debug)]
+pub struct GatedNorm {
+    /// Added to the mean square.
+    pub eps: f64,
+    /// Equal runs of channels, each with a mean of its own; divides the channels.
+    pub groups: usize,
+    /// Whether the gate comes after the norm; else before it.
+    pub before_gate: bool,
 }
 
-/// A Mamba2 layer, f32 between its two projections. Its gate comes before its norm, which goes over all channels.
+/// A Mamba2 layer, f32 between its projections.
 #[derive(Debug)]
 pub struct Mamba2 {
     config: Mamba2Config,
@@ -42,35 +51,54 @@ pub struct Mamba2 {
     /// `[1, conv_channels]` for each tap, the oldest first.
     taps: Vec<Tensor>,
     conv_bias: Option<Tensor>,
+    from_x: Option<FromX>,
     ssm: SsmParams,
-    norm: RmsNorm,
+    norm: Option<RmsNorm>,
     out_proj: Linear,
 }
 
 impl Mamba2 {
-    /// Reads `{name}.{in_proj,conv1d,A_log,D,dt_bias,norm,out_proj}`.
+    /// Reads `{name}.{in_proj,conv1d,A_log,D,dt_bias,out_proj}`, `{name}.norm` where there is a norm, and the tensors of
+    /// [`Selection::FromX`] `{name}.{bcdt_proj,B_norm_weight,C_norm_weight,dt_norm_weight,dt_proj}`.
     ///
     /// # Errors
     ///
     /// What [`Checkpoint::tensor`] refuses.
     pub fn load(checkpoint: &Checkpoint, name: &str, config: Mamba2Config) -> Result<Self> {
-        let Mamba2Config { hidden, ssm: dims, d_conv, proj_bias, .. } = config;
-        let conv_channels = config.conv_channels();
-        let per_head = |part: &str| checkpoint.tensor_f32(&format!("{name}.{part}"), &[dims.heads]);
+        let Mamba2Config { hidden, ssm: dims, selection, d_conv, in_bias, out_bias, .. } = config;
+        let (channels, conv_channels) = (dims.channels(), selection.conv_channels(dims));
+        let part = |part: &str| format!("{name}.{part}");
+        let per_head = |vector: &str| checkpoint.tensor_f32(&part(vector), &[dims.heads]);
 
-        let conv = checkpoint.tensor_f32(&format!("{name}.conv1d.weight"), &[conv_channels, 1, d_conv])?;
+        let projected = selection.projected_channels(dims);
+        let in_proj = Linear::load(checkpoint, &part("in_proj"), projected, hidden, in_bias)?;
+        let (in_proj, from_x) = match selection {
+            Selection::WithX { input_multiplier, multipliers } => {
+                let columns = dims.group_columns();
+                let lengths = [channels, channels, columns, columns, dims.heads];
+                let runs: Vec<_> = lengths.into_iter().zip(multipliers).collect();
+                (in_proj.multiplied(input_multiplier, &runs)?, None)
+            }
+            Selection::FromX { dt_rank, norm_eps } => {
+                (in_proj, Some(FromX::load(checkpoint, name, dims, dt_rank, norm_eps)?))
+            }
+        };
+
+        let conv = checkpoint.tensor_f32(&part("conv1d.weight"), &[conv_channels, 1, d_conv])?;
         let conv = conv.squeeze(1)?.t()?.contiguous()?;
         let taps = (0..d_conv).map(|tap| conv.narrow(0, tap, 1)).collect::<candle_core::Result<_>>()?;
-        let bias = || checkpoint.tensor_f32(&format!("{name}.conv1d.bias"), &[conv_channels]);
-        let projected = dims.channels() + conv_channels + dims.heads;
+        let conv_bias = || checkpoint.tensor_f32(&part("conv1d.bias"), &[conv_channels]);
+        let norm =
+            |norm: GatedNorm| RmsNorm::load_f32(checkpoint, &part("norm"), channels, norm.eps)?.per_group(norm.groups);
         Ok(Self {
             config,
-            in_proj: Linear::load(checkpoint, &format!("{name}.in_proj"), projected, hidden, proj_bias)?,
+            in_proj,
             taps,
-            conv_bias: config.conv_bias.then(bias).transpose()?,
+            conv_bias: config.conv_bias.then(conv_bias).transpose()?,
+            from_x,
             ssm: SsmParams::new(dims, config.dt_limits, &per_head("A_log")?, &per_head("D")?, &per_head("dt_bias")?)?,
-            norm: RmsNorm::load_f32(checkpoint, &format!("{name}.norm"), dims.channels(), config.norm_eps)?,
-            out_proj: Linear::load(checkpoint, &format!("{name}.out_proj"), hidden, dims.channels(), proj_bias)?,
+            norm: config.norm.map(norm).transpose()?,
+            out_proj: Linear::load(checkpoint, &part("out_proj"), hidden, channels, out_bias)?,
         })
     }
 
@@ -80,7 +108,7 @@ impl Mamba2 {
     ///
     /// None on the CPU.
     pub fn new_cache(&self) -> Result<Mamba2Cache> {
-        let shape = (self.config.d_conv - 1, self.config.conv_channels());
+        let shape = (self.config.d_conv - 1, self.config.selection.conv_channels(self.config.ssm));
         let conv = Tensor::zeros(shape, DType::F32, self.ssm.device())?;
         Ok(Mamba2Cache { conv, ssm: self.ssm.initial_state()? })
     }
@@ -91,27 +119,53 @@ impl Mamba2 {
     ///
     /// Shapes that do not fit; faults of the kernel port.
     pub fn forward(&self, hidden: &Tensor, cache: &mut Mamba2Cache, step: &Step) -> Result<Tensor> {
-        let dims = &self.ssm.dims;
-        let (channels, columns) = (dims.channels(), dims.group_columns());
-        let tokens = hidden.dim(0)?;
         let projected = self.in_proj.forward(hidden)?.to_dtype(DType::F32)?;
-        let z = projected.narrow(1, 0, channels)?;
-        let conv_input = projected.narrow(1, channels, self.config.conv_channels())?;
-        let dt = projected.narrow(1, channels + self.config.conv_channels(), dims.heads)?;
-
+        let (z, conv_input) = self.split(&projected)?;
         let mixed = self.convolve(&conv_input, cache)?;
-        let x = mixed.narrow(1, 0, channels)?;
-        let b = mixed.narrow(1, channels, columns)?;
-        let c = mixed.narrow(1, channels + columns, columns)?;
-        let inputs = SsmInputs { x: &x, b: &b, c: &c, dt: &dt, z: Some(&z) };
-        let y = if tokens == 1 {
+        let x = mixed.narrow(1, 0, self.config.ssm.channels())?;
+        let Selected { b, c, dt } = match &self.from_x {
+            Some(from_x) => from_x.select(&x, hidden.dtype())?,
+            None => self.selected_with_x(&projected, &mixed)?,
+        };
+
+        let gate_last = self.config.norm.is_some_and(|norm| norm.before_gate);
+        let inputs = SsmInputs { x: &x, b: &b, c: &c, dt: &dt, z: (!gate_last).then_some(&z) };
+        let mut y = if hidden.dim(0)? == 1 {
             step.advance(&self.ssm, inputs, &mut cache.ssm)?
         } else {
             let (y, state) = scan(&self.ssm, inputs, &cache.ssm, SCAN_CHUNK)?;
             cache.ssm = state;
             y
         };
-        self.out_proj.forward(&self.norm.forward(&y)?.to_dtype(hidden.dtype())?)
+        if let Some(norm) = &self.norm {
+            y = norm.forward(&y)?;
+        }
+        if gate_last {
+            y = (y * z.silu()?)?;
+        }
+        self.out_proj.forward(&y.to_dtype(hidden.dtype())?)
+    }
+
+    /// z, and what goes through the convolution.
+    fn split(&self, projected: &Tensor) -> Result<(Tensor, Tensor)> {
+        let SsmDims { heads, head_dim, .. } = self.config.ssm;
+        let (channels, tokens) = (heads * head_dim, projected.dim(0)?);
+        if self.from_x.is_none() {
+            let conv_channels = self.config.selection.conv_channels(self.config.ssm);
+            return Ok((projected.narrow(1, 0, channels)?, projected.narrow(1, channels, conv_channels)?));
+        }
+        let pairs = projected.reshape((tokens, heads, 2 * head_dim))?;
+        let half = |first: usize| pairs.narrow(2, first, head_dim)?.reshape((tokens, channels));
+        Ok((half(0)?, half(head_dim)?))
+    }
+
+    fn selected_with_x(&self, projected: &Tensor, mixed: &Tensor) -> Result<Selected> {
+        let (channels, columns) = (self.config.ssm.channels(), self.config.ssm.group_columns());
+        Ok(Selected {
+            b: mixed.narrow(1, channels, columns)?,
+            c: mixed.narrow(1, channels + columns, columns)?,
+            dt: projected.narrow(1, channels + mixed.dim(1)?, self.config.ssm.heads)?,
+        })
     }
 
     /// Causal depthwise convolution and SiLU over `[tokens, conv_channels]`, with the inputs before them from the cache.

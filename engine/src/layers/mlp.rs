@@ -1,40 +1,31 @@
-//! The gated feed-forward layer.
+//! The feed-forward layer.
 
 use candle_core::{D, Tensor};
 
 use super::Linear;
-use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 
-/// `down(silu(gate(x)) * up(x))`; gate and up are one matrix, gate first.
-#[derive(Debug)]
-pub struct GatedMlp {
-    gate_up: Linear,
-    down: Linear,
-    width: usize,
+/// What stands between the two products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `silu(gate) * up`; the first product gives both side by side, gate first.
+    SiluGated,
+    /// `max(x, 0)^2`.
+    SquaredRelu,
 }
 
-impl GatedMlp {
-    /// From weights `[2 * width, hidden]` and `[hidden, width]`.
-    ///
-    /// # Errors
-    ///
-    /// A second weight without dimensions.
-    pub fn new(gate_up: Tensor, down: Tensor) -> Result<Self> {
-        let width = down.dim(D::Minus1)?;
-        Ok(Self { gate_up: Linear::new(gate_up, None), down: Linear::new(down, None), width })
-    }
+/// `down(activation(up(x)))`.
+#[derive(Debug)]
+pub struct Mlp {
+    up: Linear,
+    activation: Activation,
+    down: Linear,
+}
 
-    /// Reads `{name}.input_linear.weight` and `{name}.output_linear.weight`.
-    ///
-    /// # Errors
-    ///
-    /// What [`Checkpoint::tensor`] refuses.
-    pub fn load(checkpoint: &Checkpoint, name: &str, hidden: usize, width: usize) -> Result<Self> {
-        Self::new(
-            checkpoint.matrix(&format!("{name}.input_linear.weight"), &[2 * width, hidden])?,
-            checkpoint.matrix(&format!("{name}.output_linear.weight"), &[hidden, width])?,
-        )
+impl Mlp {
+    /// From its two products.
+    pub fn new(up: Linear, activation: Activation, down: Linear) -> Self {
+        Self { up, activation, down }
     }
 
     /// `[tokens, hidden]` to the same.
@@ -43,8 +34,14 @@ impl GatedMlp {
     ///
     /// Another number of channels.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let both = self.gate_up.forward(x)?;
-        let gate = both.narrow(1, 0, self.width)?.silu()?;
-        self.down.forward(&(gate * both.narrow(1, self.width, self.width)?)?)
+        let inner = self.up.forward(x)?;
+        let inner = match self.activation {
+            Activation::SiluGated => {
+                let width = inner.dim(D::Minus1)? / 2;
+                (inner.narrow(1, 0, width)?.silu()? * inner.narrow(1, width, width)?)?
+            }
+            Activation::SquaredRelu => inner.relu()?.sqr()?,
+        };
+        self.down.forward(&inner)
     }
 }

@@ -8,11 +8,15 @@ mod mamba2;
 mod mlp;
 mod moe;
 mod norm;
+mod router;
+mod selection;
 
 pub use attention::{Attention, AttentionConfig, Positions, Rotary};
 pub use embedding::Embedding;
 pub use linear::Linear;
-pub use mamba2::{Mamba2, Mamba2Config};
-pub use mlp::GatedMlp;
-pub use moe::{MixtureOfExperts, MoeConfig};
+pub use mamba2::{GatedNorm, Mamba2, Mamba2Config};
+pub use mlp::{Activation, Mlp};
+pub use moe::MixtureOfExperts;
 pub use norm::RmsNorm;
+pub use router::{Router, Scoring, SigmoidScoring};
+pub use selection::Selection;

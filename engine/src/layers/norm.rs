@@ -5,21 +5,29 @@ use candle_core::Tensor;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 
-/// `x / sqrt(mean(x^2) + eps) * weight` over the last dimension.
+/// `x / sqrt(mean(x^2) + eps) * weight`, the mean taken over all channels or over those of a group.
 #[derive(Debug)]
 pub struct RmsNorm {
+    /// `[channels]`.
     weight: Tensor,
     eps: f32,
+    /// Where the mean is taken over groups: ones, `[channels of a group]`.
+    group: Option<Tensor>,
 }
 
 impl RmsNorm {
+    /// With a weight of `[channels]`, in the dtype of what it normalises.
+    pub fn new(weight: Tensor, eps: f64) -> Self {
+        Self { weight, eps: eps as f32, group: None }
+    }
+
     /// Reads `{name}.weight`, `[channels]`.
     ///
     /// # Errors
     ///
     /// What [`Checkpoint::tensor`] refuses.
     pub fn load(checkpoint: &Checkpoint, name: &str, channels: usize, eps: f64) -> Result<Self> {
-        Ok(Self { weight: checkpoint.tensor(&format!("{name}.weight"), &[channels])?, eps: eps as f32 })
+        Ok(Self::new(checkpoint.tensor(&format!("{name}.weight"), &[channels])?, eps))
     }
 
     /// As [`load`](Self::load), for f32 activations whatever the others are.
@@ -28,7 +36,18 @@ impl RmsNorm {
     ///
     /// What [`Checkpoint::tensor`] refuses.
     pub fn load_f32(checkpoint: &Checkpoint, name: &str, channels: usize, eps: f64) -> Result<Self> {
-        Ok(Self { weight: checkpoint.tensor_f32(&format!("{name}.weight"), &[channels])?, eps: eps as f32 })
+        Ok(Self::new(checkpoint.tensor_f32(&format!("{name}.weight"), &[channels])?, eps))
+    }
+
+    /// The same with means over each of `groups` equal runs of channels, at least one.
+    ///
+    /// # Errors
+    ///
+    /// None on the CPU.
+    pub fn per_group(self, groups: usize) -> Result<Self> {
+        let channels = self.weight.elem_count() / groups;
+        let group = (groups > 1).then(|| Tensor::ones(channels, self.weight.dtype(), self.weight.device()));
+        Ok(Self { group: group.transpose()?, ..self })
     }
 
     /// Keeps the shape, `[tokens, channels]`.
@@ -37,6 +56,10 @@ impl RmsNorm {
     ///
     /// Another number of channels.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(candle_nn::ops::rms_norm(&x.contiguous()?, &self.weight, self.eps)?)
+        let x = x.contiguous()?;
+        let Some(ones) = &self.group else { return Ok(candle_nn::ops::rms_norm(&x, &self.weight, self.eps)?) };
+        let rows = x.reshape(((), ones.elem_count()))?;
+        let normed = candle_nn::ops::rms_norm(&rows, ones, self.eps)?.reshape(x.shape())?;
+        Ok(normed.broadcast_mul(&self.weight)?)
     }
 }

@@ -1,0 +1,100 @@
+//! Fields of config.json that several families share.
+
+use serde_json::Value;
+
+use crate::config::{Config, POSITIVE};
+use crate::error::Result;
+use crate::layers::{AttentionConfig, Rotary};
+use crate::ssm::SsmDims;
+
+/// Most layers that a configuration may state.
+const LAYERS_MAX: usize = 4096;
+
+/// `num_hidden_layers`.
+pub(super) fn layer_count(config: &Config) -> Result<usize> {
+    config.required_size("num_hidden_layers", 1..=LAYERS_MAX)
+}
+
+/// A list of layers' kinds, of which `kind` knows the words.
+///
+/// # Errors
+///
+/// The field is no list of known words, or of another length than `count`, where that is given.
+pub(super) fn layer_kinds<T>(
+    config: &Config,
+    field: &str,
+    value: &Value,
+    count: Option<usize>,
+    words: &str,
+    kind: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>> {
+    let kind = |value: &Value| value.as_str().and_then(&kind);
+    let kinds: Option<Vec<T>> = value.as_array().and_then(|list| list.iter().map(kind).collect());
+    let fits = |kinds: &Vec<T>| count.map_or((1..=LAYERS_MAX).contains(&kinds.len()), |count| kinds.len() == count);
+    let expected = || match count {
+        Some(count) => format!("num_hidden_layers = {count} times {words}"),
+        None => format!("1 to {LAYERS_MAX} times {words}"),
+    };
+    kinds.filter(fits).ok_or_else(|| config.error(field, expected(), Some(value)))
+}
+
+/// Query heads, key heads, and `head_dim` with its default, in the usual form of attention.
+pub(super) fn attention(config: &Config, hidden: usize) -> Result<AttentionConfig> {
+    let heads = config.size("num_attention_heads", 32, POSITIVE)?;
+    let kv_heads = config.size("num_key_value_heads", heads, POSITIVE)?;
+    divides(config, "num_key_value_heads", kv_heads, "num_attention_heads", heads)?;
+    let head_dim = match config.size_if_set("head_dim", POSITIVE)? {
+        Some(head_dim) => head_dim,
+        None if hidden.is_multiple_of(heads) => hidden / heads,
+        None => {
+            let expected = format!("a divisor of hidden_size = {hidden}, since head_dim is not set");
+            return Err(config.error("num_attention_heads", expected, Some(&heads.into())));
+        }
+    };
+    Ok(AttentionConfig::new(hidden, heads, kv_heads, head_dim))
+}
+
+/// The rotary embedding of heads of `head_dim` channels; `field` says how many.
+pub(super) fn rotary(config: &Config, field: &str, head_dim: usize) -> Result<Rotary> {
+    // The scaling schemes change the angles; `rope_parameters` is the newer name of `rope_scaling`.
+    for field in ["rope_parameters.rope_type", "rope_scaling.rope_type", "rope_scaling.type"] {
+        config.word(field, "default", &["default"])?;
+    }
+    if !head_dim.is_multiple_of(2) {
+        let expected = "an even number of channels per head, since there is a rotary embedding";
+        return Err(config.error(field, expected, Some(&head_dim.into())));
+    }
+    let theta = config.positive_number("rope_theta", 10_000.0)?;
+    Ok(Rotary { theta: config.positive_number("rope_parameters.rope_theta", theta)?, head_dim })
+}
+
+/// Sizes of the recurrence where the channels of all heads together are given: `mamba_n_heads`, `mamba_d_head`,
+/// `mamba_n_groups` and `mamba_d_state`. `source` says where the channels come from.
+pub(super) fn ssm_dims(config: &Config, channels: usize, source: &str) -> Result<SsmDims> {
+    let heads = config.size("mamba_n_heads", 128, POSITIVE)?;
+    let head_dim = match config.get("mamba_d_head").and_then(Value::as_str) {
+        Some("auto") => channels / heads,
+        _ => config.size("mamba_d_head", channels / heads, POSITIVE)?,
+    };
+    if heads * head_dim != channels {
+        let expected = format!("{source} / mamba_d_head, which is {channels} / {head_dim}");
+        return Err(config.error("mamba_n_heads", expected, Some(&heads.into())));
+    }
+    let groups = config.size("mamba_n_groups", 1, POSITIVE)?;
+    divides(config, "mamba_n_groups", groups, "mamba_n_heads", heads)?;
+    Ok(SsmDims { heads, head_dim, groups, d_state: config.size("mamba_d_state", 256, POSITIVE)? })
+}
+
+/// `time_step_limit`, by default none. `time_step_min` and `time_step_max` bound the initial values of a training.
+pub(super) fn dt_limits(config: &Config) -> Result<(f32, f32)> {
+    let (low, high) = config.limits("time_step_limit", (0.0, f64::INFINITY))?;
+    Ok((low as f32, high as f32))
+}
+
+/// Refuses a size that does not divide another one.
+pub(super) fn divides(config: &Config, field: &str, size: usize, of: &str, whole: usize) -> Result<()> {
+    if whole.is_multiple_of(size) {
+        return Ok(());
+    }
+    Err(config.error(field, format!("a divisor of {of} = {whole}"), Some(&size.into())))
+}

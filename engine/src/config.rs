@@ -69,6 +69,11 @@ impl Config {
         (!value.is_null()).then_some(value)
     }
 
+    /// Whether the field is there and null.
+    pub fn is_null(&self, field: &str) -> bool {
+        self.fields.get(field).is_some_and(Value::is_null)
+    }
+
     /// A size within `range`.
     ///
     /// # Errors
@@ -120,6 +125,20 @@ impl Config {
     pub fn positive_number(&self, field: &str, default: f64) -> Result<f64> {
         let number = self.number(field, default)?;
         if number > 0.0 { Ok(number) } else { Err(self.error(field, "a number above zero", self.get(field))) }
+    }
+
+    /// `N` finite numbers.
+    ///
+    /// # Errors
+    ///
+    /// The field is anything else.
+    pub fn numbers<const N: usize>(&self, field: &str, default: [f64; N]) -> Result<[f64; N]> {
+        let Some(value) = self.get(field) else { return Ok(default) };
+        let number = |value: &Value| as_number(value).filter(|number| number.is_finite());
+        let numbers: Option<Vec<f64>> = value.as_array().and_then(|list| list.iter().map(number).collect());
+        numbers
+            .and_then(|numbers| numbers.try_into().ok())
+            .ok_or_else(|| self.error(field, format!("{N} finite numbers"), Some(value)))
     }
 
     /// A pair of numbers in ascending order; infinity is permitted, NaN is not.

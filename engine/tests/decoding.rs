@@ -3,7 +3,7 @@
 mod common;
 
 use candle_core::Device;
-use common::Tiny;
+use common::{Tiny, golden_checkpoints};
 use safetensors::Dtype;
 use serde_json::{Value, json};
 use ssm_engine::decoder::{Decoder, PROMPT_CHUNK};
@@ -82,6 +82,19 @@ fn kernel_and_graph_give_the_same_logits() {
             let expected = trace(&*model, &graph, 40, chunk);
             assert_close(&trace(&*model, &kernel, 40, chunk), &expected, &format!("{changes}, chunk {chunk}"));
         }
+    }
+}
+
+#[test]
+fn every_family_reads_prompts_in_chunks_and_decodes_by_either_step() {
+    for folder in golden_checkpoints() {
+        let model = model::load(&folder, &Device::Cpu, None, |_, _| ()).unwrap();
+        let (kernel, graph) = (step(StepChoice::Kernel, &*model), step(StepChoice::Graph, &*model));
+        let expected = trace(&*model, &graph, 100, 1);
+        for chunk in [2, 33, 64, 99, 100] {
+            assert_close(&trace(&*model, &graph, 100, chunk), &expected, &format!("{}, {chunk}", folder.display()));
+        }
+        assert_close(&trace(&*model, &kernel, 100, 1), &expected, &format!("{}, kernel", folder.display()));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Logits and greedy text against those of `transformers` (f32, CPU), which `models/train/goldens.py` recorded, with the
-//! kernel and with the graph.
+//! Logits and greedy text against those of each family's reference implementation (f32, CPU), which `models/train/goldens.py`
+//! and `models/train/families.py` recorded, with the kernel and with the graph.
 //!
 //! A golden file holds a prompt, tokens forced after it with the logits at each of their positions, and a greedy
 //! continuation with the gap between its two best logits per step. Every golden file is tested; a missing one is a failure.
@@ -22,10 +22,12 @@ const LOGIT_TOLERANCE: f32 = 2e-3;
 const DECIDED_GAP: f32 = 0.05;
 
 /// Each golden file, and the checkpoint that it was made from.
-const GOLDENS: [(&str, &str); 3] = [
+const GOLDENS: [(&str, &str); 5] = [
     ("kjv", "models/kjv"),
     ("switches-moe", "tests/golden/switches-moe"),
     ("switches-dense", "tests/golden/switches-dense"),
+    ("falcon-h1-gated", "tests/golden/falcon-h1-gated"),
+    ("falcon-h1-normed", "tests/golden/falcon-h1-normed"),
 ];
 
 struct Golden {
@@ -131,6 +133,11 @@ fn check(name: &str, choice: StepChoice) {
     golden.check_greedy(&*model, &step);
 }
 
+fn check_both(name: &str) {
+    check(name, StepChoice::Kernel);
+    check(name, StepChoice::Graph);
+}
+
 #[test]
 fn every_golden_file_is_tested() {
     let mut files: Vec<String> = std::fs::read_dir(golden_folder())
@@ -173,4 +180,14 @@ fn dense_by_kernel() {
 #[test]
 fn dense_by_graph() {
     check("switches-dense", StepChoice::Graph);
+}
+
+#[test]
+fn falcon_h1_with_gate_alone_and_biases() {
+    check_both("falcon-h1-gated");
+}
+
+#[test]
+fn falcon_h1_with_norm_per_group_and_limits() {
+    check_both("falcon-h1-normed");
 }

@@ -38,11 +38,25 @@ pub(super) fn layer_kinds<T>(
     kinds.filter(fits).ok_or_else(|| config.error(field, expected(), Some(value)))
 }
 
-/// Query heads, key heads, and `head_dim` with its default, in the usual form of attention.
-pub(super) fn attention(config: &Config, hidden: usize) -> Result<AttentionConfig> {
+/// Query heads and key heads.
+pub(super) struct Heads {
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+}
+
+/// `num_attention_heads` and `num_key_value_heads`. Where the latter is absent there are `kv_heads` of them, and where it is
+/// null as many as query heads.
+pub(super) fn heads(config: &Config, kv_heads: Option<usize>) -> Result<Heads> {
     let heads = config.size("num_attention_heads", 32, POSITIVE)?;
-    let kv_heads = config.size("num_key_value_heads", heads, POSITIVE)?;
+    let kv_heads = kv_heads.filter(|_| !config.is_null("num_key_value_heads")).unwrap_or(heads);
+    let kv_heads = config.size("num_key_value_heads", kv_heads, POSITIVE)?;
     divides(config, "num_key_value_heads", kv_heads, "num_attention_heads", heads)?;
+    Ok(Heads { heads, kv_heads })
+}
+
+/// The usual form of attention, with [`heads`] and `head_dim`, which may be absent.
+pub(super) fn attention(config: &Config, hidden: usize, kv_heads: Option<usize>) -> Result<AttentionConfig> {
+    let Heads { heads, kv_heads } = self::heads(config, kv_heads)?;
     let head_dim = match config.size_if_set("head_dim", POSITIVE)? {
         Some(head_dim) => head_dim,
         None if hidden.is_multiple_of(heads) => hidden / heads,

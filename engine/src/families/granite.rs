@@ -97,7 +97,7 @@ fn read_layers(config: &Config) -> Result<Vec<LayerKind>> {
 
 fn read_attention(config: &Config, hidden: usize) -> Result<AttentionConfig> {
     let (scale, bias) = (config.number("attention_multiplier", 1.0)?, config.flag("attention_bias", false)?);
-    Ok(AttentionConfig { scale, bias, ..fields::attention(config, hidden)? })
+    Ok(AttentionConfig { scale, bias, ..fields::attention(config, hidden, None)? })
 }
 
 fn read_rotary(config: &Config, head_dim: usize) -> Result<Option<Rotary>> {

@@ -1,5 +1,6 @@
 //! The model families: one module each, which reads a configuration and names the tensors, over one model of shared layers.
 
+pub mod falcon_h1;
 mod fields;
 pub mod granite;
 mod stack;

@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // every test crate uses another part of this module
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use rand::rngs::ChaCha12Rng;
@@ -99,6 +99,31 @@ impl Tiny {
         }
         self
     }
+}
+
+/// The folders of random checkpoints that golden vectors were made from: at least one for each family.
+pub fn golden_checkpoints() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut folders: Vec<_> = std::fs::read_dir(folder)
+        .expect("tests/golden holds the golden files")
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    folders
+}
+
+/// A golden checkpoint with other fields in its configuration.
+pub fn golden_with(name: &str, changes: &Value) -> TempDir {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(golden.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+    let mut config: Value = serde_json::from_slice(&std::fs::read(golden.join("config.json")).unwrap()).unwrap();
+    for (field, value) in changes.as_object().expect("changes are an object") {
+        config[field] = value.clone();
+    }
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    folder
 }
 
 /// Name, shape and range of every tensor that a configuration implies.

@@ -1,0 +1,79 @@
+//! Every family refuses what it does not serve, by the field's name, what was expected and what came. Nothing is ignored.
+
+mod common;
+
+use candle_core::Device;
+use common::golden_with;
+use serde_json::{Value, json};
+use ssm_engine::model;
+
+/// Loads a golden checkpoint with one field changed and expects an error that names the field and the value.
+fn assert_refused(golden: &str, field: &str, value: &Value) {
+    let folder = golden_with(golden, &json!({ field: value }));
+    let error = model::load(folder.path(), &Device::Cpu, None, |_, _| ()).map(|_| ()).expect_err(field).to_string();
+    // A scheme of scaling is named by the field inside of its object.
+    let (named, got) = match value.as_object().and_then(|object| object.iter().next()) {
+        Some((inner, value)) => (format!("`{field}.{inner}`"), value),
+        None => (format!("`{field}`"), value),
+    };
+    let got = if got.is_null() { "nothing".to_owned() } else { got.to_string() };
+    for part in ["config.json", &named, "expected", &got] {
+        assert!(error.contains(part), "{golden}, {field} = {value}: {error:?} does not say {part}");
+    }
+}
+
+fn assert_all_refused(golden: &str, fields: &[(&str, Vec<Value>)]) {
+    model::load(golden_with(golden, &json!({})).path(), &Device::Cpu, None, |_, _| ())
+        .expect("the checkpoint is sound");
+    for (field, values) in fields {
+        for value in values {
+            assert_refused(golden, field, value);
+        }
+    }
+}
+
+#[test]
+fn falcon_h1() {
+    assert_all_refused(
+        "falcon-h1-gated",
+        &[
+            ("hidden_size", vec![json!(null), json!(0), json!("48")]),
+            ("vocab_size", vec![json!(null), json!(0)]),
+            ("num_hidden_layers", vec![json!(null), json!(0), json!(1_000_000)]),
+            ("hidden_act", vec![json!("gelu"), json!("relu2")]),
+            ("rms_norm_eps", vec![json!(0.0), json!("small")]),
+            ("num_attention_heads", vec![json!(0), json!(10)]),
+            ("num_key_value_heads", vec![json!(0), json!(3)]),
+            ("head_dim", vec![json!(0), json!(9)]),
+            ("attention_bias", vec![json!(1)]),
+            ("rope_theta", vec![json!(0.0), json!("big")]),
+            ("rope_scaling", vec![json!({ "rope_type": "yarn" }), json!({ "type": "linear" })]),
+            ("rope_parameters", vec![json!({ "rope_type": "llama3" }), json!({ "rope_theta": -1.0 })]),
+            ("mamba_d_ssm", vec![json!(0), json!("auto")]),
+            ("mamba_n_heads", vec![json!(0), json!(3), json!(16)]),
+            ("mamba_d_head", vec![json!(0), json!("half")]),
+            ("mamba_n_groups", vec![json!(0), json!(3)]),
+            ("mamba_d_state", vec![json!(0)]),
+            ("mamba_d_conv", vec![json!(0), json!(1000)]),
+            ("mamba_rms_norm", vec![json!("yes")]),
+            ("mamba_norm_before_gate", vec![json!(0)]),
+            ("time_step_limit", vec![json!([1.0, 0.5]), json!([0.1])]),
+            ("ssm_multipliers", vec![json!([1.0, 1.0]), json!(2.0), json!([1.0, 1.0, 1.0, 1.0, "x"])]),
+            ("mlp_multipliers", vec![json!([1.0]), json!([1.0, null])]),
+            ("ssm_in_multiplier", vec![json!("x")]),
+            ("ssm_out_multiplier", vec![json!([])]),
+            ("attention_in_multiplier", vec![json!("x")]),
+            ("attention_out_multiplier", vec![json!("x")]),
+            ("key_multiplier", vec![json!("x")]),
+            ("embedding_multiplier", vec![json!("x")]),
+            ("lm_head_multiplier", vec![json!("x")]),
+            ("intermediate_size", vec![json!(0)]),
+            ("mlp_bias", vec![json!("no")]),
+            ("projectors_bias", vec![json!(2)]),
+            ("mamba_proj_bias", vec![json!("no")]),
+            ("mamba_conv_bias", vec![json!("no")]),
+            ("tie_word_embeddings", vec![json!(1)]),
+            ("eos_token_id", vec![json!(-1)]),
+        ],
+    );
+}

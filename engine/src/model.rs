@@ -22,7 +22,8 @@ pub struct Family {
 }
 
 /// Every family that this engine decodes.
-pub static FAMILIES: &[Family] = &[families::granite::FAMILY, families::falcon_h1::FAMILY];
+pub static FAMILIES: &[Family] =
+    &[families::granite::FAMILY, families::falcon_h1::FAMILY, families::nemotron_h::FAMILY];
 
 /// A loaded model. Its weights never change.
 pub trait Model: Send + Sync + std::fmt::Debug {

@@ -22,12 +22,14 @@ const LOGIT_TOLERANCE: f32 = 2e-3;
 const DECIDED_GAP: f32 = 0.05;
 
 /// Each golden file, and the checkpoint that it was made from.
-const GOLDENS: [(&str, &str); 5] = [
+const GOLDENS: [(&str, &str); 7] = [
     ("kjv", "models/kjv"),
     ("switches-moe", "tests/golden/switches-moe"),
     ("switches-dense", "tests/golden/switches-dense"),
     ("falcon-h1-gated", "tests/golden/falcon-h1-gated"),
     ("falcon-h1-normed", "tests/golden/falcon-h1-normed"),
+    ("nemotron-h-pattern", "tests/golden/nemotron-h-pattern"),
+    ("nemotron-h-grouped", "tests/golden/nemotron-h-grouped"),
 ];
 
 struct Golden {
@@ -190,4 +192,14 @@ fn falcon_h1_with_gate_alone_and_biases() {
 #[test]
 fn falcon_h1_with_norm_per_group_and_limits() {
     check_both("falcon-h1-normed");
+}
+
+#[test]
+fn nemotron_h_by_pattern_with_limits() {
+    check_both("nemotron-h-pattern");
+}
+
+#[test]
+fn nemotron_h_with_groups_of_experts_on_fewer_channels() {
+    check_both("nemotron-h-grouped");
 }

@@ -77,3 +77,57 @@ fn falcon_h1() {
         ],
     );
 }
+
+#[test]
+fn nemotron_h() {
+    assert_all_refused(
+        "nemotron-h-pattern",
+        &[
+            ("hidden_size", vec![json!(null), json!(0)]),
+            ("vocab_size", vec![json!(null), json!(0)]),
+            ("num_hidden_layers", vec![json!(0), json!("five")]),
+            ("hybrid_override_pattern", vec![json!(null), json!(""), json!("ME*M"), json!("ME*MX"), json!(["mamba"])]),
+            (
+                "layers_block_type",
+                vec![json!(["mamba"]), json!(["mamba", "moe", "mlp", "attention", "rwkv"]), json!("M")],
+            ),
+            ("layer_types", vec![json!(["mamba"]), json!([1, 2, 3, 4, 5])]),
+            ("mlp_hidden_act", vec![json!("silu"), json!("gelu")]),
+            ("mamba_hidden_act", vec![json!("gelu")]),
+            ("layer_norm_epsilon", vec![json!(0.0)]),
+            ("tie_word_embeddings", vec![json!(true), json!("no")]),
+            ("attention_bias", vec![json!(true)]),
+            ("sliding_window", vec![json!(4096)]),
+            ("num_attention_heads", vec![json!(0)]),
+            ("num_key_value_heads", vec![json!(0), json!(3)]),
+            ("head_dim", vec![json!(0)]),
+            ("attention_head_dim", vec![json!(0)]),
+            ("mamba_num_heads", vec![json!(0)]),
+            ("mamba_head_dim", vec![json!(0), json!("auto")]),
+            ("n_groups", vec![json!(0), json!(3)]),
+            ("ssm_state_size", vec![json!(0)]),
+            ("conv_kernel", vec![json!(0), json!(65)]),
+            ("use_bias", vec![json!(1)]),
+            ("use_conv_bias", vec![json!(1)]),
+            ("time_step_limit", vec![json!([1.0, 0.5])]),
+            ("intermediate_size", vec![json!(0), json!([56, 56])]),
+            ("mlp_bias", vec![json!("no")]),
+            ("n_routed_experts", vec![json!(0)]),
+            ("n_shared_experts", vec![json!(0), json!(2)]),
+            ("n_group", vec![json!(0), json!(4), json!(6)]),
+            ("topk_group", vec![json!(0), json!(2)]),
+            ("num_experts_per_tok", vec![json!(0), json!(7)]),
+            ("norm_topk_prob", vec![json!(1)]),
+            ("routed_scaling_factor", vec![json!("x")]),
+            ("moe_intermediate_size", vec![json!(0)]),
+            ("moe_shared_expert_intermediate_size", vec![json!(0)]),
+            ("moe_latent_size", vec![json!(0)]),
+            ("eos_token_id", vec![json!("end")]),
+        ],
+    );
+    // Experts that a token can go to are those of its groups.
+    assert_all_refused(
+        "nemotron-h-grouped",
+        &[("num_experts_per_tok", vec![json!(7)]), ("topk_group", vec![json!(5)])],
+    );
+}

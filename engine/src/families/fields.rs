@@ -112,3 +112,19 @@ pub(super) fn divides(config: &Config, field: &str, size: usize, of: &str, whole
     }
     Err(config.error(field, format!("a divisor of {of} = {whole}"), Some(&size.into())))
 }
+
+/// Refuses a flag of another value than the one that is served, which is also its default.
+pub(super) fn only(config: &Config, field: &str, served: bool) -> Result<()> {
+    if config.flag(field, served)? == served {
+        return Ok(());
+    }
+    Err(config.error(field, format!("{served}"), config.get(field)))
+}
+
+/// Refuses a field that is set.
+pub(super) fn absent(config: &Config, field: &str) -> Result<()> {
+    match config.get(field) {
+        None => Ok(()),
+        value => Err(config.error(field, "nothing", value)),
+    }
+}

@@ -3,4 +3,5 @@
 pub mod falcon_h1;
 mod fields;
 pub mod granite;
+pub mod nemotron_h;
 mod stack;

@@ -4,7 +4,7 @@
 //!  folder: config.json, *.safetensors, tokenizer.json
 //!     |  config, checkpoint, tokenizer
 //!     v
-//!  model::load -> families::{granite, falcon_h1, nemotron_h} -> layers::{mamba2, attention, moe, mlp, norm, linear}
+//!  model::load -> families::{granite, falcon_h1, nemotron_h, plamo2} -> layers::{mamba2, attention, moe, mlp, norm, linear}
 //!     |                                    |
 //!     v                                    v
 //!  Decoder: prefill, decode            ssm::scan (prompt, chunked)     ssm::Step (one token)

@@ -22,8 +22,13 @@ pub struct Family {
 }
 
 /// Every family that this engine decodes.
-pub static FAMILIES: &[Family] =
-    &[families::granite::FAMILY, families::falcon_h1::FAMILY, families::nemotron_h::FAMILY];
+pub static FAMILIES: &[Family] = &[
+    families::granite::FAMILY,
+    families::falcon_h1::FAMILY,
+    families::nemotron_h::FAMILY,
+    families::plamo2::FAMILY,
+    families::plamo2::OLDER_FAMILY,
+];
 
 /// A loaded model. Its weights never change.
 pub trait Model: Send + Sync + std::fmt::Debug {

@@ -1,5 +1,5 @@
-//! Logits and greedy text against those of each family's reference implementation (f32, CPU), which `models/train/goldens.py`
-//! and `models/train/families.py` recorded, with the kernel and with the graph.
+//! Logits and greedy text against those of each family's reference implementation (f32, CPU), which `goldens.py`, `families.py`
+//! and `plamo2.py` in `models/train` recorded, with the kernel and with the graph.
 //!
 //! A golden file holds a prompt, tokens forced after it with the logits at each of their positions, and a greedy
 //! continuation with the gap between its two best logits per step. Every golden file is tested; a missing one is a failure.
@@ -22,7 +22,7 @@ const LOGIT_TOLERANCE: f32 = 2e-3;
 const DECIDED_GAP: f32 = 0.05;
 
 /// Each golden file, and the checkpoint that it was made from.
-const GOLDENS: [(&str, &str); 7] = [
+const GOLDENS: [(&str, &str); 9] = [
     ("kjv", "models/kjv"),
     ("switches-moe", "tests/golden/switches-moe"),
     ("switches-dense", "tests/golden/switches-dense"),
@@ -30,6 +30,8 @@ const GOLDENS: [(&str, &str); 7] = [
     ("falcon-h1-normed", "tests/golden/falcon-h1-normed"),
     ("nemotron-h-pattern", "tests/golden/nemotron-h-pattern"),
     ("nemotron-h-grouped", "tests/golden/nemotron-h-grouped"),
+    ("plamo2-windowed", "tests/golden/plamo2-windowed"),
+    ("plamo2-last", "tests/golden/plamo2-last"),
 ];
 
 struct Golden {
@@ -202,4 +204,14 @@ fn nemotron_h_by_pattern_with_limits() {
 #[test]
 fn nemotron_h_with_groups_of_experts_on_fewer_channels() {
     check_both("nemotron-h-grouped");
+}
+
+#[test]
+fn plamo2_with_attention_in_a_window_and_without() {
+    check_both("plamo2-windowed");
+}
+
+#[test]
+fn plamo2_with_attention_last_of_all() {
+    check_both("plamo2-last");
 }

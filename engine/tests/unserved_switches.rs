@@ -131,3 +131,34 @@ fn nemotron_h() {
         &[("num_experts_per_tok", vec![json!(7)]), ("topk_group", vec![json!(5)])],
     );
 }
+
+#[test]
+fn plamo2() {
+    assert_all_refused(
+        "plamo2-windowed",
+        &[
+            ("hidden_size", vec![json!(null), json!(0)]),
+            ("vocab_size", vec![json!(null), json!(0)]),
+            ("num_hidden_layers", vec![json!(null), json!(0)]),
+            ("linear_type", vec![json!("fp8"), json!("fp8-retain")]),
+            ("rms_norm_eps", vec![json!(0.0)]),
+            ("hidden_size_per_head", vec![json!(0), json!(15)]),
+            ("num_attention_heads", vec![json!(0)]),
+            ("num_key_value_heads", vec![json!(0), json!(3)]),
+            ("attention_window_size", vec![json!(0), json!("all")]),
+            ("full_attention_idx", vec![json!([4]), json!([-1]), json!(3)]),
+            ("rope_theta", vec![json!(0.0)]),
+            ("rope_scaling", vec![json!({ "type": "linear" })]),
+            ("mamba_enabled", vec![json!("yes")]),
+            ("mamba_step", vec![json!(0), json!(1)]),
+            ("mamba_num_heads", vec![json!(0)]),
+            ("mamba_d_state", vec![json!(0)]),
+            ("mamba_d_conv", vec![json!(0), json!(65)]),
+            ("intermediate_size", vec![json!(0)]),
+            ("tie_word_embeddings", vec![json!(1)]),
+            ("eos_token_id", vec![json!(1.5)]),
+        ],
+    );
+    // The class name of the first PLaMo, which is another model.
+    assert_all_refused("plamo2-last", &[("model_type", vec![json!("plamo"), json!(null)])]);
+}

@@ -38,6 +38,15 @@ pub(super) fn layer_kinds<T>(
     kinds.filter(fits).ok_or_else(|| config.error(field, expected(), Some(value)))
 }
 
+/// A list of layers by number, each below `count`; empty where the field is absent.
+pub(super) fn layer_indices(config: &Config, field: &str, count: usize) -> Result<Vec<usize>> {
+    let Some(value) = config.get(field) else { return Ok(Vec::new()) };
+    let index = |value: &Value| value.as_u64().and_then(|i| usize::try_from(i).ok()).filter(|i| *i < count);
+    let indices: Option<Vec<usize>> = value.as_array().and_then(|list| list.iter().map(index).collect());
+    let expected = || format!("a list of layers below num_hidden_layers = {count}");
+    indices.ok_or_else(|| config.error(field, expected(), Some(value)))
+}
+
 /// Query heads and key heads.
 pub(super) struct Heads {
     pub(super) heads: usize,

@@ -4,4 +4,5 @@ pub mod falcon_h1;
 mod fields;
 pub mod granite;
 pub mod nemotron_h;
+pub mod plamo2;
 mod stack;

@@ -4,14 +4,19 @@
 //!  folder: config.json, *.safetensors, tokenizer.json
 //!     |  config, checkpoint, tokenizer
 //!     v
-//!  model::load -> families::{granite, falcon_h1, nemotron_h, plamo2} -> layers::{mamba2, attention, moe, mlp, norm, linear}
+//!  model::load -> families::{granite, falcon_h1, nemotron_h, plamo2, mamba2, bamba}
 //!     |                                    |
-//!     v                                    v
-//!  Decoder: prefill, decode            ssm::scan (prompt, chunked)     ssm::Step (one token)
-//!     |                                                                 kernel port  |  graph
-//!     v
+//!     |                                    v
+//!     |               layers::{mamba2, attention, moe, mlp, norm, linear}
+//!     v                                    |
+//!  Decoder: prefill, decode                v
+//!     |               ssm::scan (prompt, chunked)     ssm::Step (one token)
+//!     v                                                kernel port  |  graph
 //!  Sampler, TextStream
 //! ```
+//!
+//! A family's module reads its configuration and names its tensors; the model that it loads is the same one for all, blocks of
+//! shared layers. [`model::FAMILIES`] is the table of them.
 //!
 //! Prompts always go through the graph of tensor operations, in chunks. A single token goes through
 //! [`Step`](ssm::Step): the port that [`ssm_update::select_kernel_port`] opens, or the graph where it opens none.

@@ -28,6 +28,8 @@ pub static FAMILIES: &[Family] = &[
     families::nemotron_h::FAMILY,
     families::plamo2::FAMILY,
     families::plamo2::OLDER_FAMILY,
+    families::mamba2::FAMILY,
+    families::bamba::FAMILY,
 ];
 
 /// A loaded model. Its weights never change.

@@ -172,6 +172,22 @@ fn bad_requests_are_errors() {
 }
 
 #[test]
+fn cache_of_another_model_is_refused() {
+    let model = load(&Tiny::new(9, json!({})));
+    let step = step(StepChoice::Graph, &*model);
+    for layers in [
+        json!(["mamba", "attention"]),
+        json!(["mamba", "attention", "mamba", "mamba"]),
+        json!(["attention", "mamba", "mamba"]),
+    ] {
+        let changes = json!({ "num_hidden_layers": layers.as_array().unwrap().len(), "layer_types": layers });
+        let mut cache = load(&Tiny::new(9, changes)).new_cache().unwrap();
+        let error = model.forward(&[1], &mut cache, &step).unwrap_err().to_string();
+        assert!(error.contains("other layers"), "{error}");
+    }
+}
+
+#[test]
 fn logits_that_overflow_are_reported() {
     let mut tiny = Tiny::new(10, json!({}));
     tiny.tensors.get_mut("model.norm.weight").unwrap().values.fill(f32::MAX);

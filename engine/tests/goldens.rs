@@ -22,16 +22,21 @@ const LOGIT_TOLERANCE: f32 = 2e-3;
 const DECIDED_GAP: f32 = 0.05;
 
 /// Each golden file, and the checkpoint that it was made from.
-const GOLDENS: [(&str, &str); 9] = [
+const GOLDENS: [(&str, &str); 14] = [
     ("kjv", "models/kjv"),
     ("switches-moe", "tests/golden/switches-moe"),
     ("switches-dense", "tests/golden/switches-dense"),
     ("falcon-h1-gated", "tests/golden/falcon-h1-gated"),
     ("falcon-h1-normed", "tests/golden/falcon-h1-normed"),
+    ("falcon-h1-gate-first", "tests/golden/falcon-h1-gate-first"),
     ("nemotron-h-pattern", "tests/golden/nemotron-h-pattern"),
     ("nemotron-h-grouped", "tests/golden/nemotron-h-grouped"),
     ("plamo2-windowed", "tests/golden/plamo2-windowed"),
     ("plamo2-last", "tests/golden/plamo2-last"),
+    ("mamba2-grouped", "tests/golden/mamba2-grouped"),
+    ("mamba2-biased", "tests/golden/mamba2-biased"),
+    ("bamba-biased", "tests/golden/bamba-biased"),
+    ("bamba-grouped", "tests/golden/bamba-grouped"),
 ];
 
 struct Golden {
@@ -197,6 +202,11 @@ fn falcon_h1_with_norm_per_group_and_limits() {
 }
 
 #[test]
+fn falcon_h1_with_the_gate_before_the_norm() {
+    check_both("falcon-h1-gate-first");
+}
+
+#[test]
 fn nemotron_h_by_pattern_with_limits() {
     check_both("nemotron-h-pattern");
 }
@@ -214,4 +224,24 @@ fn plamo2_with_attention_in_a_window_and_without() {
 #[test]
 fn plamo2_with_attention_last_of_all() {
     check_both("plamo2-last");
+}
+
+#[test]
+fn mamba2_alone_with_groups_and_limits() {
+    check_both("mamba2-grouped");
+}
+
+#[test]
+fn mamba2_alone_with_biases() {
+    check_both("mamba2-biased");
+}
+
+#[test]
+fn bamba_with_biases() {
+    check_both("bamba-biased");
+}
+
+#[test]
+fn bamba_with_groups_and_limits() {
+    check_both("bamba-grouped");
 }

@@ -162,3 +162,67 @@ fn plamo2() {
     // The class name of the first PLaMo, which is another model.
     assert_all_refused("plamo2-last", &[("model_type", vec![json!("plamo"), json!(null)])]);
 }
+
+#[test]
+fn mamba2() {
+    assert_all_refused(
+        "mamba2-grouped",
+        &[
+            ("hidden_size", vec![json!(null), json!(0)]),
+            ("vocab_size", vec![json!(null), json!(0)]),
+            ("num_hidden_layers", vec![json!(null), json!(0)]),
+            ("hidden_act", vec![json!("gelu")]),
+            ("layer_norm_epsilon", vec![json!(0.0)]),
+            ("num_heads", vec![json!(0), json!(4)]),
+            ("head_dim", vec![json!(0)]),
+            ("n_groups", vec![json!(0), json!(4)]),
+            ("state_size", vec![json!(0)]),
+            ("expand", vec![json!(0), json!(1.5)]),
+            ("conv_kernel", vec![json!(0), json!(65)]),
+            ("use_bias", vec![json!(1)]),
+            ("use_conv_bias", vec![json!(1)]),
+            ("time_step_limit", vec![json!([1.0, 0.5])]),
+            ("tie_word_embeddings", vec![json!(1)]),
+            ("eos_token_id", vec![json!("end")]),
+        ],
+    );
+}
+
+#[test]
+fn bamba() {
+    assert_all_refused(
+        "bamba-biased",
+        &[
+            ("hidden_size", vec![json!(null), json!(0)]),
+            ("vocab_size", vec![json!(null), json!(0)]),
+            ("num_hidden_layers", vec![json!(null), json!(0)]),
+            ("hidden_act", vec![json!("gelu")]),
+            ("rms_norm_eps", vec![json!(0.0)]),
+            ("attn_layer_indices", vec![json!([3]), json!(1)]),
+            ("attention_bias", vec![json!("no")]),
+            ("num_attention_heads", vec![json!(0)]),
+            ("num_key_value_heads", vec![json!(0), json!(3)]),
+            ("head_dim", vec![json!(0)]),
+            ("attn_rotary_emb", vec![json!(12)]),
+            ("rope_theta", vec![json!(0.0)]),
+            (
+                "rope_parameters",
+                vec![
+                    json!({ "rope_type": "yarn" }),
+                    json!({ "partial_rotary_factor": 0.25 }),
+                    json!({ "partial_rotary_factor": 2.0 }),
+                ],
+            ),
+            ("rope_scaling", vec![json!({ "type": "linear" })]),
+            ("mamba_expand", vec![json!(0)]),
+            ("mamba_n_heads", vec![json!(0), json!(7)]),
+            ("mamba_n_groups", vec![json!(0), json!(3)]),
+            ("mamba_d_conv", vec![json!(0)]),
+            ("mamba_proj_bias", vec![json!("no")]),
+            ("mlp_bias", vec![json!("no")]),
+            ("intermediate_size", vec![json!(0)]),
+            ("time_step_limit", vec![json!([1.0, 0.5])]),
+            ("tie_word_embeddings", vec![json!(1)]),
+        ],
+    );
+}

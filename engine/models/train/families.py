@@ -14,6 +14,7 @@ import tempfile
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from transformers.models.zamba2.modeling_zamba2 import Zamba2RMSNormGated
 
 import family_configs
 from golden_files import GOLDEN, ONE, PROMPT, ZERO, omissions, record, token_ids
@@ -31,6 +32,14 @@ def model_of(folder, dtype=torch.float32):
         for module in model.modules():
             if hasattr(module, "time_step_limit"):
                 module.time_step_limit = model.config.time_step_limit
+    if config["model_type"] == "mamba2":
+        # transformers' fused path takes the means of the gated norm over groups, as the code that the models were trained with, its
+        # plain path over all channels.
+        for module in model.modules():
+            if type(module).__name__ == "Mamba2Mixer":
+                weight, channels = module.norm.weight, module.intermediate_size
+                module.norm = Zamba2RMSNormGated(channels, channels // module.n_groups, module.layer_norm_epsilon)
+                module.norm.weight = weight
     return model
 
 

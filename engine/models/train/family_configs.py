@@ -1,4 +1,4 @@
-"""The configurations that families.py makes goldens from. Together the two of a family switch everything on and off.
+"""The configurations that families.py makes goldens from. Those of a family switch everything on and off together.
 
 Each with the dtype of its weights and with the changes that a test on it has to notice.
 """
@@ -73,7 +73,7 @@ FALCON_GATED = {
     "torch_dtype": "bfloat16",
     "vocab_size": 256,
 }
-# Norm per group before the gate, limits of dt, no bias but the convolution's, heads of another size; names as transformers 5 has them.
+# Norm per group before the gate, limits of dt, no biases, heads of another size; names as transformers 5 has them.
 FALCON_NORMED = {
     "architectures": ["FalconH1ForCausalLM"],
     "model_type": "falcon_h1",
@@ -190,6 +190,108 @@ NEMOTRON_GROUPED = {
     "vocab_size": 260,
 }
 
+# Groups, limits of dt, no biases but the convolution's.
+MAMBA2 = {
+    "architectures": ["Mamba2ForCausalLM"],
+    "model_type": "mamba2",
+    "chunk_size": 32,
+    "conv_kernel": 4,
+    "eos_token_id": 11,
+    "expand": 2,
+    "head_dim": 16,
+    "hidden_act": "silu",
+    "hidden_size": 48,
+    "layer_norm_epsilon": 1e-03,
+    "n_groups": 2,
+    "num_heads": 6,
+    "num_hidden_layers": 3,
+    "residual_in_fp32": True,
+    "state_size": 32,
+    "tie_word_embeddings": False,
+    "time_step_limit": [0.2, 1.0],
+    "time_step_max": 0.1,
+    "time_step_min": 0.001,
+    "torch_dtype": "bfloat16",
+    "use_bias": False,
+    "use_conv_bias": True,
+    "vocab_size": 256,
+}
+# One group, no limits, the other biases, tied.
+MAMBA2_BIASED = MAMBA2 | {
+    "conv_kernel": 3,
+    "head_dim": 32,
+    "hidden_size": 32,
+    "n_groups": 1,
+    "num_heads": 4,
+    "expand": 4,
+    "num_hidden_layers": 2,
+    "state_size": 16,
+    "tie_word_embeddings": True,
+    "time_step_limit": [0.0, {"__float__": "Infinity"}],
+    "torch_dtype": "float16",
+    "use_bias": True,
+    "use_conv_bias": False,
+}
+# The older form of the field that says how many of a head's channels turn, every bias, tied.
+BAMBA = {
+    "architectures": ["BambaForCausalLM"],
+    "model_type": "bamba",
+    "attention_bias": True,
+    "attn_layer_indices": [1],
+    "attn_rotary_emb": 6,
+    "eos_token_id": 11,
+    "hidden_act": "silu",
+    "hidden_size": 48,
+    "intermediate_size": 40,
+    "mamba_chunk_size": 32,
+    "mamba_conv_bias": True,
+    "mamba_d_conv": 4,
+    "mamba_d_head": 12,
+    "mamba_d_state": 32,
+    "mamba_expand": 2,
+    "mamba_n_groups": 1,
+    "mamba_n_heads": 8,
+    "mamba_proj_bias": True,
+    "max_position_embeddings": 1024,
+    "mlp_bias": True,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-03,
+    "rope_theta": 500.0,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 256,
+}
+# Groups, limits of dt, another share of the channels, no biases; names as transformers 5 has them.
+BAMBA_GROUPED = {
+    "architectures": ["BambaForCausalLM"],
+    "model_type": "bamba",
+    "attn_layer_indices": [0, 2],
+    "dtype": "float16",
+    "eos_token_id": [11, 12],
+    "head_dim": 16,
+    "hidden_size": 40,
+    "intermediate_size": 56,
+    "mamba_chunk_size": 32,
+    "mamba_conv_bias": False,
+    "mamba_d_conv": 3,
+    "mamba_d_head": "auto",
+    "mamba_d_state": 16,
+    "mamba_expand": 2,
+    "mamba_n_groups": 2,
+    "mamba_n_heads": 4,
+    "max_position_embeddings": 1024,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": None,
+    "rms_norm_eps": 1e-03,
+    "rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 300.0, "rope_type": "default"},
+    "tie_word_embeddings": False,
+    "time_step_limit": [0.2, 1.0],
+    "vocab_size": 260,
+}
+
 GOLDENS = {
     "falcon-h1-gated": (
         FALCON_GATED,
@@ -205,8 +307,14 @@ GOLDENS = {
             "lower limit": {"time_step_limit": [0.0, 1.0]},
             "upper limit": {"time_step_limit": [0.2, {"__float__": "Infinity"}]},
             "norm before gate": {"mamba_norm_before_gate": False},
+            "norm": {"mamba_rms_norm": False},
             "rope_theta": {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}},
         },
+    ),
+    "falcon-h1-gate-first": (
+        FALCON_NORMED | {"mamba_norm_before_gate": False, "num_hidden_layers": 1},
+        torch.float32,
+        {"gate first": {"mamba_norm_before_gate": True}, "norm": {"mamba_rms_norm": False}},
     ),
     "nemotron-h-pattern": (
         NEMOTRON_PATTERN,
@@ -229,6 +337,35 @@ GOLDENS = {
             "weights as they are": {"norm_topk_prob": False},
             "routed_scaling_factor": {"routed_scaling_factor": 1.0},
             "one expert fewer": {"num_experts_per_tok": 2},
+        },
+    ),
+    "mamba2-grouped": (
+        MAMBA2,
+        torch.bfloat16,
+        {
+            "lower limit": {"time_step_limit": [0.0, 1.0]},
+            "upper limit": {"time_step_limit": [0.2, {"__float__": "Infinity"}]},
+            "eps": {"layer_norm_epsilon": 1e-6},
+        },
+    ),
+    "mamba2-biased": (MAMBA2_BIASED, torch.float16, {"eps": {"layer_norm_epsilon": 1e-6}}),
+    "bamba-biased": (
+        BAMBA,
+        torch.bfloat16,
+        {
+            "rope_theta": {"rope_theta": 10000.0},
+            "half of the channels": {"rope_parameters": {"partial_rotary_factor": 1.0, "rope_theta": 500.0, "rope_type": "default"}},
+            "eps": {"rms_norm_eps": 1e-6},
+        },
+    ),
+    "bamba-grouped": (
+        BAMBA_GROUPED,
+        torch.float16,
+        {
+            "lower limit": {"time_step_limit": [0.0, 1.0]},
+            "upper limit": {"time_step_limit": [0.2, {"__float__": "Infinity"}]},
+            "a quarter of the channels": {"rope_parameters": {"rope_theta": 300.0, "rope_type": "default"}},
+            "eps": {"rms_norm_eps": 1e-6},
         },
     ),
 }

@@ -9,9 +9,7 @@ use super::stack::{Block, Frame, Part, Stack};
 use crate::checkpoint::Checkpoint;
 use crate::config::{Config, POSITIVE};
 use crate::error::Result;
-use crate::layers::{
-    Activation, Attention, AttentionConfig, GatedNorm, Linear, Mamba2, Mamba2Config, Mlp, RmsNorm, Rotary, Selection,
-};
+use crate::layers::{Attention, AttentionConfig, GatedNorm, Mamba2, Mamba2Config, Mlp, RmsNorm, Rotary, Selection};
 use crate::model::{Family, Model};
 
 /// The row of the table.
@@ -92,18 +90,13 @@ fn read_mamba(config: &Config, hidden: usize, norm_eps: f64) -> Result<Mamba2Con
     let norm =
         GatedNorm { eps: norm_eps, groups: ssm.groups, before_gate: config.flag("mamba_norm_before_gate", true)? };
     Ok(Mamba2Config {
-        hidden,
-        ssm,
         selection: Selection::WithX {
             input_multiplier: config.number("ssm_in_multiplier", 1.0)?,
             multipliers: config.numbers("ssm_multipliers", [1.0; 5])?,
         },
-        d_conv: config.size("mamba_d_conv", 4, 1..=64)?,
-        conv_bias: config.flag("mamba_conv_bias", true)?,
-        in_bias: config.flag("mamba_proj_bias", false)?,
         out_bias: config.flag("projectors_bias", false)?,
-        dt_limits: fields::dt_limits(config)?,
         norm: config.flag("mamba_rms_norm", false)?.then_some(norm),
+        ..fields::mamba2(config, hidden, ssm)?
     })
 }
 
@@ -138,22 +131,14 @@ impl FalconConfig {
         let norm = |norm: &str| RmsNorm::load(checkpoint, &part(norm), self.hidden, self.norm_eps);
         let mamba = Part::Mamba2(Box::new(Mamba2::load(checkpoint, &part("mamba"), self.mamba)?));
         let attention = Part::Attention(Box::new(Attention::load(checkpoint, &part("self_attn"), self.attention)?));
-        let mlp = Part::Mlp(self.load_mlp(checkpoint, &part("feed_forward"))?);
+        let MlpConfig { width, bias, gate_multiplier, down_multiplier } = self.mlp;
+        let mlp = Mlp::load_gated(checkpoint, &part("feed_forward"), self.hidden, width, bias, gate_multiplier)?;
         Ok([
             Block::new(
                 norm("input_layernorm")?,
                 vec![(mamba, self.mamba_multiplier), (attention, self.attention_multiplier)],
             ),
-            Block::new(norm("pre_ff_layernorm")?, vec![(mlp, self.mlp.down_multiplier)]),
+            Block::new(norm("pre_ff_layernorm")?, vec![(Part::Mlp(mlp), down_multiplier)]),
         ])
-    }
-
-    fn load_mlp(&self, checkpoint: &Checkpoint, name: &str) -> Result<Mlp> {
-        let MlpConfig { width, bias, gate_multiplier, .. } = self.mlp;
-        let (gate, up) = (format!("{name}.gate_proj"), format!("{name}.up_proj"));
-        let gate_up = Linear::load_fused(checkpoint, &[(&gate, width), (&up, width)], self.hidden, bias)?
-            .multiplied(1.0, &[(width, gate_multiplier), (width, 1.0)])?;
-        let down = Linear::load(checkpoint, &format!("{name}.down_proj"), self.hidden, width, bias)?;
-        Ok(Mlp::new(gate_up, Activation::SiluGated, down))
     }
 }

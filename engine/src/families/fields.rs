@@ -1,14 +1,19 @@
 //! Fields of config.json that several families share.
 
+use std::ops::RangeInclusive;
+
 use serde_json::Value;
 
 use crate::config::{Config, POSITIVE};
 use crate::error::Result;
-use crate::layers::{AttentionConfig, Rotary};
+use crate::layers::{AttentionConfig, Mamba2Config, Rotary, Selection};
 use crate::ssm::SsmDims;
 
 /// Most layers that a configuration may state.
 const LAYERS_MAX: usize = 4096;
+
+/// Taps of a convolution.
+pub(super) const D_CONV: RangeInclusive<usize> = 1..=64;
 
 /// `num_hidden_layers`.
 pub(super) fn layer_count(config: &Config) -> Result<usize> {
@@ -77,7 +82,7 @@ pub(super) fn attention(config: &Config, hidden: usize, kv_heads: Option<usize>)
     Ok(AttentionConfig::new(hidden, heads, kv_heads, head_dim))
 }
 
-/// The rotary embedding of heads of `head_dim` channels; `field` says how many.
+/// The rotary embedding of all channels of heads; `field` says how many.
 pub(super) fn rotary(config: &Config, field: &str, head_dim: usize) -> Result<Rotary> {
     // The scaling schemes change the angles; `rope_parameters` is the newer name of `rope_scaling`.
     for field in ["rope_parameters.rope_type", "rope_scaling.rope_type", "rope_scaling.type"] {
@@ -88,7 +93,7 @@ pub(super) fn rotary(config: &Config, field: &str, head_dim: usize) -> Result<Ro
         return Err(config.error(field, expected, Some(&head_dim.into())));
     }
     let theta = config.positive_number("rope_theta", 10_000.0)?;
-    Ok(Rotary { theta: config.positive_number("rope_parameters.rope_theta", theta)?, head_dim })
+    Ok(Rotary { theta: config.positive_number("rope_parameters.rope_theta", theta)?, channels: head_dim })
 }
 
 /// Sizes of the recurrence where the channels of all heads together are given: `mamba_n_heads`, `mamba_d_head`,
@@ -106,6 +111,23 @@ pub(super) fn ssm_dims(config: &Config, channels: usize, source: &str) -> Result
     let groups = config.size("mamba_n_groups", 1, POSITIVE)?;
     divides(config, "mamba_n_groups", groups, "mamba_n_heads", heads)?;
     Ok(SsmDims { heads, head_dim, groups, d_state: config.size("mamba_d_state", 256, POSITIVE)? })
+}
+
+/// The fields of a Mamba2 layer whose names begin with `mamba_`: one flag for the biases of both projections, no multipliers, no
+/// norm.
+pub(super) fn mamba2(config: &Config, hidden: usize, ssm: SsmDims) -> Result<Mamba2Config> {
+    let proj_bias = config.flag("mamba_proj_bias", false)?;
+    Ok(Mamba2Config {
+        hidden,
+        ssm,
+        selection: Selection::WITH_X,
+        d_conv: config.size("mamba_d_conv", 4, D_CONV)?,
+        conv_bias: config.flag("mamba_conv_bias", true)?,
+        in_bias: proj_bias,
+        out_bias: proj_bias,
+        dt_limits: dt_limits(config)?,
+        norm: None,
+    })
 }
 
 /// `time_step_limit`, by default none. `time_step_min` and `time_step_max` bound the initial values of a training.

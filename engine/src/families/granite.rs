@@ -11,7 +11,7 @@ use crate::config::{ANY, Config, POSITIVE};
 use crate::error::Result;
 use crate::layers::{
     Activation, Attention, AttentionConfig, GatedNorm, Linear, Mamba2, Mamba2Config, MixtureOfExperts, Mlp, RmsNorm,
-    Rotary, Router, Scoring, Selection,
+    Rotary, Router, Scoring,
 };
 use crate::model::{Family, Model};
 
@@ -109,19 +109,10 @@ fn read_rotary(config: &Config, head_dim: usize) -> Result<Option<Rotary>> {
 
 fn read_mamba(config: &Config, hidden: usize, norm_eps: f64) -> Result<Mamba2Config> {
     let channels = config.size("mamba_expand", 2, POSITIVE)? * hidden;
-    let proj_bias = config.flag("mamba_proj_bias", false)?;
-    Ok(Mamba2Config {
-        hidden,
-        ssm: fields::ssm_dims(config, channels, "mamba_expand * hidden_size")?,
-        selection: Selection::WITH_X,
-        d_conv: config.size("mamba_d_conv", 4, 1..=64)?,
-        conv_bias: config.flag("mamba_conv_bias", true)?,
-        in_bias: proj_bias,
-        out_bias: proj_bias,
-        dt_limits: fields::dt_limits(config)?,
-        // Over all channels, whatever the groups.
-        norm: Some(GatedNorm { eps: norm_eps, groups: 1, before_gate: false }),
-    })
+    let ssm = fields::ssm_dims(config, channels, "mamba_expand * hidden_size")?;
+    // Over all channels, whatever the groups; published models have one.
+    let norm = Some(GatedNorm { eps: norm_eps, groups: 1, before_gate: false });
+    Ok(Mamba2Config { norm, ..fields::mamba2(config, hidden, ssm)? })
 }
 
 fn read_moe(config: &Config) -> Result<Option<MoeConfig>> {

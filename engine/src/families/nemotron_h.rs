@@ -141,7 +141,7 @@ fn read_mamba(config: &Config, hidden: usize, norm_eps: f64) -> Result<Mamba2Con
         hidden,
         ssm,
         selection: Selection::WITH_X,
-        d_conv: config.size("conv_kernel", 4, 1..=64)?,
+        d_conv: config.size("conv_kernel", 4, fields::D_CONV)?,
         conv_bias: config.flag("use_conv_bias", true)?,
         in_bias: bias,
         out_bias: bias,

@@ -120,7 +120,7 @@ fn read_mamba(config: &Config, hidden: usize, head_dim: usize, norm_eps: f64) ->
             d_state: config.size("mamba_d_state", 64, POSITIVE)?,
         },
         selection: Selection::FromX { dt_rank: (hidden / 16).max(64), norm_eps },
-        d_conv: config.size("mamba_d_conv", 4, 1..=64)?,
+        d_conv: config.size("mamba_d_conv", 4, fields::D_CONV)?,
         conv_bias: false,
         in_bias: false,
         out_bias: false,

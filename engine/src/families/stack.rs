@@ -163,6 +163,9 @@ impl Model for Stack {
     }
 
     fn forward(&self, tokens: &[u32], cache: &mut Cache, step: &Step) -> Result<Tensor> {
+        if cache.layers.len() != self.info.mamba_layers + self.info.attention_layers {
+            return Err(LayerCache::foreign());
+        }
         let mut hidden = multiply(self.embedding.forward(tokens)?, self.frame.embedding_multiplier)?;
         let positions = Positions::new(cache.tokens, tokens.len(), self.frame.rotary, &self.windows, self.place())?;
         let mut caches = cache.layers.iter_mut();

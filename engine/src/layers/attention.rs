@@ -46,20 +46,19 @@ impl AttentionConfig {
     }
 }
 
-/// Rotary embedding, first half of a head's channels rotated against the second.
+/// Rotary embedding of a head's first channels, the first half of them rotated against the second.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotary {
     /// Base of the angles.
     pub theta: f64,
-    /// Channels of a head; even.
-    pub head_dim: usize,
+    /// Channels that turn; even, and at most those of a head.
+    pub channels: usize,
 }
 
 /// What depends on the tokens' positions only, made once for all attention layers of a forward pass.
 #[derive(Debug)]
 pub struct Positions {
-    /// Cosines and sines, `[tokens, head_dim / 2]` each, where there is a rotary embedding.
-    rotary: Option<(Tensor, Tensor)>,
+    rotary: Option<Angles>,
     /// One for each window that the layers have.
     sights: Vec<(Option<usize>, Sight)>,
 }
@@ -114,19 +113,39 @@ impl Sight {
     }
 }
 
+/// Cosines and sines, `[tokens, channels / 2]` each.
+#[derive(Debug)]
+struct Angles {
+    cos: Tensor,
+    sin: Tensor,
+}
+
+impl Angles {
+    /// Turns the first channels of `[heads, tokens, head_dim]`.
+    fn turn(&self, x: &Tensor) -> Result<Tensor> {
+        let (channels, head_dim) = (2 * self.cos.dim(1)?, x.dim(2)?);
+        let turned = |x: &Tensor| rope(&x.contiguous()?.unsqueeze(0)?, &self.cos, &self.sin)?.squeeze(0);
+        if channels == head_dim {
+            return Ok(turned(x)?);
+        }
+        let rest = x.narrow(2, channels, head_dim - channels)?.contiguous()?;
+        Ok(Tensor::cat(&[turned(&x.narrow(2, 0, channels)?)?, rest], 2)?)
+    }
+}
+
 impl Rotary {
-    /// Cosines and sines of `position * theta^(-2j / head_dim)`; the angles in f64, since positions may be large.
-    fn angles(&self, first: usize, tokens: usize, place: &Place) -> Result<(Tensor, Tensor)> {
-        let half = self.head_dim / 2;
+    /// Cosines and sines of `position * theta^(-2j / channels)`; the angles in f64, since positions may be large.
+    fn angles(&self, first: usize, tokens: usize, place: &Place) -> Result<Angles> {
+        let half = self.channels / 2;
         let table = |of: fn(f64) -> f64| {
             let angle = |i: usize| {
-                let frequency = self.theta.powf(-2.0 * (i % half) as f64 / self.head_dim as f64);
+                let frequency = self.theta.powf(-2.0 * (i % half) as f64 / self.channels as f64);
                 of((first + i / half) as f64 * frequency) as f32
             };
             let angles: Vec<f32> = (0..tokens * half).map(angle).collect();
             Tensor::from_vec(angles, (tokens, half), &place.device)?.to_dtype(place.dtype)
         };
-        Ok((table(f64::cos)?, table(f64::sin)?))
+        Ok(Angles { cos: table(f64::cos)?, sin: table(f64::sin)? })
     }
 }
 
@@ -206,9 +225,9 @@ impl Attention {
             Ok(part.reshape((tokens, count, head_dim))?.transpose(0, 1)?.contiguous()?)
         };
         let (mut queries, mut keys) = (by_head(&queries, heads)?, by_head(&keys, kv_heads)?);
-        if let Some((cos, sin)) = &positions.rotary {
-            queries = rope(&queries.unsqueeze(0)?, cos, sin)?.squeeze(0)?;
-            keys = rope(&keys.unsqueeze(0)?, cos, sin)?.squeeze(0)?;
+        if let Some(angles) = &positions.rotary {
+            queries = angles.turn(&queries)?;
+            keys = angles.turn(&keys)?;
         }
         let (keys, values) = cache.append(&keys, &by_head(&values, kv_heads)?)?;
         let sight = positions.sight(window)?;
@@ -229,5 +248,52 @@ impl Attention {
         let mixed = softmax_last_dim(&scores)?.matmul(&values)?;
         let mixed = mixed.reshape((heads, tokens, head_dim))?.transpose(0, 1)?.reshape((tokens, heads * head_dim))?;
         self.out.forward(&mixed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    /// The keys that each token sees.
+    fn seen(first: usize, tokens: usize, window: Option<usize>) -> Vec<Vec<usize>> {
+        let sight = Sight::new(first, tokens, window, &Place::cpu()).unwrap();
+        let Some(mask) = &sight.mask else { return vec![(sight.begin..first + tokens).collect()] };
+        let rows: Vec<Vec<f32>> = mask.to_vec2().unwrap();
+        let open = |row: Vec<f32>| {
+            row.into_iter().enumerate().filter(|entry| entry.1 == 0.0).map(|entry| sight.begin + entry.0).collect()
+        };
+        rows.into_iter().map(open).collect()
+    }
+
+    #[test]
+    fn a_token_sees_those_of_its_window_whether_alone_or_in_a_chunk() {
+        for window in [None, Some(1), Some(3), Some(100)] {
+            let alone: Vec<_> = (4..10).flat_map(|token| seen(token, 1, window)).collect();
+            assert_eq!(seen(4, 6, window), alone, "{window:?}");
+            for (row, keys) in alone.iter().enumerate() {
+                let token = row + 4;
+                let first = window.map_or(0, |window| token.saturating_sub(window));
+                assert_eq!(*keys, (first..=token).collect::<Vec<_>>(), "{window:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn positions_for_other_windows_are_refused() {
+        let positions = Positions::new(0, 2, None, &[None, Some(4)], &Place::cpu()).unwrap();
+        assert!(positions.sight(Some(4)).is_ok() && positions.sight(Some(5)).is_err());
+    }
+
+    #[test]
+    fn channels_that_do_not_turn_stay_as_they_are() {
+        let x = Tensor::arange(0_f32, 24.0, &Device::Cpu).unwrap().reshape((2, 2, 6)).unwrap();
+        let part = Rotary { theta: 7.0, channels: 4 }.angles(3, 2, &Place::cpu()).unwrap().turn(&x).unwrap();
+        let rest = |x: &Tensor| x.narrow(2, 4, 2).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(rest(&part), rest(&x));
+        // Channel 0 and channel 2 of four turn by the position itself.
+        let (got, position) = (part.get(1).unwrap().get(1).unwrap().to_vec1::<f32>().unwrap(), 4.0_f32);
+        assert!((got[0] - (18.0 * position.cos() - 20.0 * position.sin())).abs() < 1e-5, "{got:?}");
     }
 }

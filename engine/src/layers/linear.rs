@@ -101,3 +101,19 @@ impl Linear {
 fn multiply(x: &Tensor, scale: &Tensor) -> candle_core::Result<Tensor> {
     x.to_dtype(DType::F32)?.broadcast_mul(scale)?.to_dtype(x.dtype())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    #[test]
+    fn multipliers_of_outputs_reach_the_bias_and_that_of_the_input_does_not() {
+        let tensor = |values: &[f32], shape: &[usize]| Tensor::from_slice(values, shape, &Device::Cpu).unwrap();
+        let (x, weight) = (tensor(&[1.0, 2.0], &[1, 2]), tensor(&[1.0, 0.0, 0.0, 1.0, 1.0, 1.0], &[3, 2]));
+        let linear = Linear::new(weight, Some(tensor(&[10.0, 20.0, 30.0], &[3])));
+        let linear = linear.multiplied(0.5, &[(1, 3.0), (2, -1.0)]).unwrap();
+        let y: Vec<Vec<f32>> = linear.forward(&x).unwrap().to_vec2().unwrap();
+        assert_eq!(y, [[3.0 * 10.5, -21.0, -31.5]]);
+    }
+}

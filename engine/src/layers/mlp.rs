@@ -3,6 +3,7 @@
 use candle_core::{D, Tensor};
 
 use super::Linear;
+use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 
 /// What stands between the two products.
@@ -26,6 +27,27 @@ impl Mlp {
     /// From its two products.
     pub fn new(up: Linear, activation: Activation, down: Linear) -> Self {
         Self { up, activation, down }
+    }
+
+    /// Reads `{name}.{gate,up,down}_proj`, all with a bias or none, `hidden` channels in and out and `width` between. The gate
+    /// is multiplied before the SiLU.
+    ///
+    /// # Errors
+    ///
+    /// What [`Checkpoint::tensor`] refuses.
+    pub fn load_gated(
+        checkpoint: &Checkpoint,
+        name: &str,
+        hidden: usize,
+        width: usize,
+        bias: bool,
+        gate_multiplier: f64,
+    ) -> Result<Self> {
+        let (gate, up) = (format!("{name}.gate_proj"), format!("{name}.up_proj"));
+        let gate_up = Linear::load_fused(checkpoint, &[(&gate, width), (&up, width)], hidden, bias)?
+            .multiplied(1.0, &[(width, gate_multiplier), (width, 1.0)])?;
+        let down = Linear::load(checkpoint, &format!("{name}.down_proj"), hidden, width, bias)?;
+        Ok(Self::new(gate_up, Activation::SiluGated, down))
     }
 
     /// `[tokens, hidden]` to the same.

@@ -63,3 +63,32 @@ impl RmsNorm {
         Ok(normed.broadcast_mul(&self.weight)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    #[test]
+    fn each_group_has_a_mean_of_its_own() {
+        let x = [3.0_f32, -4.0, 0.5, 0.1, 2.0, 1.0, -7.0, 0.0];
+        let weight = [1.0_f32, 0.5, -2.0, 3.0];
+        let norm = |groups| {
+            let weight = Tensor::new(&weight, &Device::Cpu).unwrap();
+            RmsNorm::new(weight, 1e-3).per_group(groups).unwrap()
+        };
+        for groups in [1, 2, 4] {
+            let tensor = Tensor::new(&x, &Device::Cpu).unwrap().reshape((2, 4)).unwrap();
+            let got: Vec<Vec<f32>> = norm(groups).forward(&tensor).unwrap().to_vec2().unwrap();
+            for (i, (got, x_i)) in got.iter().flatten().zip(x).enumerate() {
+                let size = 4 / groups;
+                let group = &x[i / size * size..][..size];
+                let mean = group.iter().map(|x| x * x).sum::<f32>() / size as f32;
+                assert!(
+                    (got - x_i / (mean + 1e-3).sqrt() * weight[i % 4]).abs() < 1e-5,
+                    "{groups} groups, element {i}"
+                );
+            }
+        }
+    }
+}

@@ -14,6 +14,7 @@ import tempfile
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from transformers.models.falcon_h1.modeling_falcon_h1 import FalconH1RMSNormGated
 from transformers.models.zamba2.modeling_zamba2 import Zamba2RMSNormGated
 
 import family_configs
@@ -43,9 +44,29 @@ def model_of(folder, dtype=torch.float32):
     return model
 
 
-def reference(folder, dtype=torch.float32):
-    model = model_of(folder, dtype)
+def full(model):
     return lambda ids: model(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+
+
+def reference(folder, dtype=torch.float32):
+    return full(model_of(folder, dtype))
+
+
+def without_groups(folder):
+    """The reference with the means of gated norms over all channels."""
+    model = model_of(folder)
+    for module in model.modules():
+        if isinstance(module, Zamba2RMSNormGated):
+            module.group_size = module.weight.numel()
+        elif isinstance(module, FalconH1RMSNormGated):
+            module.n_groups = 1
+    return full(model)
+
+
+def has_groups(model):
+    """Whether some gated norm takes its means over groups."""
+    zamba = any(module.group_size < module.weight.numel() for module in model.modules() if isinstance(module, Zamba2RMSNormGated))
+    return zamba or any(module.n_groups > 1 for module in model.modules() if isinstance(module, FalconH1RMSNormGated))
 
 
 def neutral(key):
@@ -110,7 +131,8 @@ def main():
             difference_from_f64=error,
             smallest_router_margin=margin,
         )
-        omissions(name, reference, changes, neutral)
+        others = [("groups of the norm", without_groups)] if has_groups(model_of(folder)) else []
+        omissions(name, reference, changes, neutral, others)
 
 
 if __name__ == "__main__":

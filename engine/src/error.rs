@@ -36,6 +36,28 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A cell of a table is not what its column holds.
+    #[error("{}:{line}: column `{column}`: expected {expected}, got {got}", path.display())]
+    Cell {
+        /// The table.
+        path: PathBuf,
+        /// Line of the file, from 1.
+        line: u64,
+        /// The column's name.
+        column: String,
+        /// What would have been accepted.
+        expected: String,
+        /// What the file says.
+        got: String,
+    },
+    /// A file cannot be written.
+    #[error("{}: cannot be written: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// A field of `config.json` has a value that the model cannot have, or that this engine does not serve.
     #[error("{}: field `{field}`: expected {expected}, got {got}", path.display())]
     Config {

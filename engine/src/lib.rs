@@ -43,12 +43,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod cache;
 pub mod checkpoint;
 pub mod config;
 pub mod decoder;
 mod error;
 mod families;
+pub mod file;
 pub mod generation;
 pub mod layers;
 mod matvec;
@@ -56,6 +58,8 @@ pub mod model;
 pub mod place;
 pub mod sampling;
 pub mod ssm;
+pub mod statistics;
 pub mod tokenizer;
+pub mod trace;
 
 pub use error::{Error, Result};

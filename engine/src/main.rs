@@ -7,7 +7,8 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{bench_decode, demo, doctor, generate};
+use commands::ending::{done, exit};
+use commands::{bench_decode, compare_bench, compare_logit_traces, demo, doctor, generate, logit_trace};
 
 /// Decodes hybrid Mamba2 models with the fused state update of ssm-update.
 ///
@@ -19,10 +20,11 @@ use commands::{bench_decode, demo, doctor, generate};
     after_help = "\
 Examples:
   ssm-engine generate --model DIR --prompt 'In the beginning'
-  ssm-engine bench-decode --model DIR --json
+  ssm-engine bench-decode DIR --ab
   ssm-engine doctor
 
-Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong arguments."
+Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong arguments. Commands that compare have more to say
+with it: see their own --help."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -33,24 +35,21 @@ struct Arguments {
 enum Command {
     Generate(generate::Arguments),
     BenchDecode(bench_decode::Arguments),
+    CompareBench(compare_bench::Arguments),
+    LogitTrace(logit_trace::Arguments),
+    CompareLogitTraces(compare_logit_traces::Arguments),
     Doctor(doctor::Arguments),
     Demo(demo::Arguments),
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Generate(arguments) => generate::run(&arguments),
+    exit(match Arguments::parse().command {
+        Command::Generate(arguments) => done(generate::run(&arguments)),
         Command::BenchDecode(arguments) => bench_decode::run(&arguments),
-        Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Demo(arguments) => demo::run(&arguments),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader of the text has left; there is nobody to tell.
-        Err(ssm_engine::Error::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+        Command::CompareBench(arguments) => compare_bench::run(&arguments),
+        Command::LogitTrace(arguments) => done(logit_trace::run(&arguments)),
+        Command::CompareLogitTraces(arguments) => compare_logit_traces::run(&arguments),
+        Command::Doctor(arguments) => done(doctor::run(&arguments)),
+        Command::Demo(arguments) => done(demo::run(&arguments)),
+    })
 }

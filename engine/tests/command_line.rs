@@ -3,32 +3,11 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 use common::Tiny;
+use common::program::{assert_status, run, stderr, stdout};
 use serde_json::{Value, json};
 use ssm_update::switches;
-
-/// Runs the program with these arguments and environment variables, and none of the library's other switches.
-fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ssm-engine"));
-    for name in switches::ALL {
-        command.env_remove(name);
-    }
-    command.args(arguments).envs(variables.iter().copied()).output().expect("the program starts")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("stdout is UTF-8")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("stderr is UTF-8")
-}
-
-fn assert_status(output: &Output, status: i32) {
-    assert_eq!(output.status.code(), Some(status), "stdout: {}\nstderr: {}", stdout(output), stderr(output));
-}
 
 fn generate<'a>(folder: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     [&["generate", "--model", folder.to_str().unwrap(), "--prompt", "abc", "--max-tokens", "6"], more].concat()
@@ -36,7 +15,11 @@ fn generate<'a>(folder: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn help_of_every_command_has_examples() {
-    for command in ["", "generate", "bench-decode", "doctor", "demo"] {
+    let commands =
+        ["generate", "bench-decode", "compare-bench", "logit-trace", "compare-logit-traces", "doctor", "demo"];
+    let list = stdout(&run(&["--help"], &[]));
+    assert!(commands.iter().all(|command| list.contains(&format!("\n  {command} "))), "{list}");
+    for command in [&[""], &commands[..]].concat() {
         let arguments: Vec<&str> = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
         let output = run(&arguments, &[]);
         assert_status(&output, 0);
@@ -55,6 +38,19 @@ fn wrong_arguments_exit_with_2() {
         &["generate", "--model", "x", "--prompt", "y", "--step", "magic"],
         &["bench-decode", "--model", "x", "--rounds", "0"],
         &["bench-decode", "--model", "x", "--prompt-tokens", "0"],
+        &["bench-decode"],
+        &["bench-decode", "x", "--model", "x"],
+        &["bench-decode", "x", "--suffix", "y"],
+        &["bench-decode", "x", "--ab", "--output", "y"],
+        &["bench-decode", "all", "--ab"],
+        &["bench-decode", "all"],
+        &["compare-bench", "--before", "x"],
+        &["compare-bench", "--before", "x", "--after", "x", "--moved-threshold", "-1"],
+        &["logit-trace", "x"],
+        &["logit-trace", "x", "y", "0"],
+        &["logit-trace", "x", "y", "1", "1", "1"],
+        &["compare-logit-traces", "x"],
+        &["compare-logit-traces", "x", "y", "--decided", "NaN"],
     ] {
         let output = run(arguments, &[]);
         assert_status(&output, 2);
@@ -71,6 +67,9 @@ fn failures_exit_with_1_and_say_why() {
         (generate(folder.path(), &["--top-p", "0"]), "top-p"),
         (vec!["generate", "--model", folder.path().to_str().unwrap(), "--prompt", ""], "no tokens"),
         (vec!["bench-decode", "--model", "no/such/folder"], "no/such/folder"),
+        (vec!["bench-decode", "no/such/folder", "--ab"], "no/such/folder"),
+        (vec!["bench-decode", "all", "--models-dir", "no/such/folder"], "no/such/folder"),
+        (vec!["logit-trace", folder.path().to_str().unwrap(), "no/such/file"], "no/such/file"),
         (vec!["demo", "--model", "no/such/folder"], "no/such/folder"),
     ] {
         let output = run(&arguments, &[]);
@@ -166,7 +165,7 @@ fn doctor_shows_every_port_and_switch() {
 fn bench_decode_reports_both_arms() {
     let folder = Tiny::new(7, json!({})).write();
     let model = folder.path().to_str().unwrap();
-    let arguments = ["bench-decode", "--model", model, "--prompt-tokens", "9", "--max-tokens", "5", "--rounds", "2"];
+    let arguments = ["bench-decode", model, "--ab", "--prompt-tokens", "9", "--max-tokens", "5", "--rounds", "2"];
     let output = run(&arguments, &[]);
     assert_status(&output, 0);
     assert!(["kernel", "graph", "ratio", "differ"].iter().all(|word| stdout(&output).contains(word)));

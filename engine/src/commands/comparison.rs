@@ -6,31 +6,14 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use ssm_engine::Result;
+use ssm_engine::bench::{Plan, prompt};
 use ssm_engine::decoder::{Decoder, PROMPT_CHUNK};
 use ssm_engine::generation::rate;
 use ssm_engine::model::Model;
 use ssm_engine::sampling::argmax;
 use ssm_engine::ssm::{Step, StepChoice};
+use ssm_engine::statistics::median;
 use ssm_engine::tokenizer::Tokenizer;
-
-/// Text that prompts are cut from, repeated as often as needed.
-const PROMPT_TEXT: &str = "In the beginning God created the heaven and the earth. And the earth was without form, and void; \
-    and darkness was upon the face of the deep. And the Spirit of God moved upon the face of the waters. And God said, Let \
-    there be light: and there was light. And God saw the light, that it was good: and God divided the light from the \
-    darkness. ";
-
-/// What to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Tokens before the decoded ones; at least 1.
-    pub prompt_tokens: usize,
-    /// Tokens decoded and timed per round and arm; at least 1.
-    pub max_tokens: usize,
-    /// Tokens decoded before the clock starts, per round and arm.
-    pub warmup_tokens: usize,
-    /// Rounds; at least 1. Every round times both arms, and the first of them alternates.
-    pub rounds: usize,
-}
 
 /// What was measured.
 #[derive(Debug, Serialize)]
@@ -74,7 +57,7 @@ pub struct Agreement {
     pub first_greedy_difference: Option<usize>,
 }
 
-/// Measures.
+/// Measures, a plan's warm-up per round and arm. Every round times both arms, and the first of them alternates.
 ///
 /// # Errors
 ///
@@ -119,7 +102,8 @@ pub fn compare(model: &dyn Model, tokenizer: &Tokenizer, plan: Plan) -> Result<C
     }
     bar.finish_and_clear();
 
-    let (kernel_median_tok_s, graph_median_tok_s) = (median(&kernel_tok_s), median(&graph_tok_s));
+    let middle = |rates: &[f64]| median(rates).unwrap_or_default();
+    let (kernel_median_tok_s, graph_median_tok_s) = (middle(&kernel_tok_s), middle(&graph_tok_s));
     Ok(Comparison {
         port: kernel.name(),
         device,
@@ -206,19 +190,4 @@ fn decode_all(decoder: &mut Decoder<'_>, tokens: &[u32]) -> Result<()> {
         black_box(argmax(&decoder.decode(token)?));
     }
     Ok(())
-}
-
-fn prompt(tokenizer: &Tokenizer, count: usize) -> Result<Vec<u32>> {
-    let once = tokenizer.encode(PROMPT_TEXT)?;
-    if once.is_empty() {
-        return Err(ssm_engine::Error::Request("the tokenizer turns text into no tokens".to_owned()));
-    }
-    Ok(once.into_iter().cycle().take(count).collect())
-}
-
-fn median(rates: &[f64]) -> f64 {
-    let mut sorted = rates.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }

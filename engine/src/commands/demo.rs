@@ -4,12 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use ssm_engine::Result;
+use ssm_engine::bench::Plan;
 use ssm_engine::decoder::Decoder;
 use ssm_engine::generation::generate;
 use ssm_engine::sampling::Sampler;
 use ssm_engine::ssm::{Step, StepChoice};
 
-use super::comparison::{Plan, compare};
+use super::comparison::compare;
 use super::generate::summary;
 use super::port_table::PortTable;
 use super::print_line;

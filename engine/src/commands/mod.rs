@@ -1,10 +1,16 @@
-//! The subcommands, and what they share: loading with progress, the choice of the step, the port table.
+//! The subcommands, and what they share: loading with progress, the choice of the step, checked arguments, the port table.
 
 pub mod bench_decode;
+mod checkpoints;
+pub mod compare_bench;
+pub mod compare_logit_traces;
 mod comparison;
 pub mod demo;
 pub mod doctor;
+pub mod ending;
 pub mod generate;
+pub mod logit_trace;
+mod machine;
 mod port_table;
 
 use std::io::Write;
@@ -12,6 +18,7 @@ use std::path::Path;
 
 use candle_core::Device;
 use clap::ValueEnum;
+use clap::builder::RangedU64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use ssm_engine::model::{self, Model};
 use ssm_engine::ssm::StepChoice;
@@ -36,6 +43,24 @@ impl From<StepArgument> for StepChoice {
             StepArgument::Kernel => Self::Kernel,
             StepArgument::Graph => Self::Graph,
         }
+    }
+}
+
+/// A count from 1.
+fn positive() -> RangedU64ValueParser<usize> {
+    at_least(1)
+}
+
+/// A count from `least`, and small enough that sums and products of a few do not overflow.
+fn at_least(least: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..=1 << 24)
+}
+
+/// A finite number from 0.
+fn fraction() -> impl Fn(&str) -> Result<f64, String> + Clone {
+    |text: &str| match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
+        _ => Err("expected a finite number from 0".to_owned()),
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub)] // every test crate uses another part of this module
 
+pub mod program;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -75,6 +77,17 @@ impl Tiny {
         }
         let index = json!({ "metadata": {}, "weight_map": map });
         std::fs::write(folder.path().join("model.safetensors.index.json"), index.to_string()).unwrap();
+        folder
+    }
+
+    /// As [`write`](Self::write), to a folder of this name in `parent`.
+    pub fn write_into(&self, parent: &Path, name: &str) -> PathBuf {
+        let folder = parent.join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let written = self.write();
+        for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+            std::fs::copy(written.path().join(file), folder.join(file)).unwrap();
+        }
         folder
     }
 

@@ -6,9 +6,10 @@
 # Rust's installer puts cargo here, and not every shell has been told. What is on PATH already comes first.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Arguments for run, bench, test, mutants and bindings, such as: make bench ARGS=decode
+# Arguments for run, bench, test, mutants, bindings and verify-models, such as: make bench ARGS=decode
 ARGS ?=
 MODEL ?= engine/models/kjv
+MODELS_DIR ?= engine/models
 ENGINE := cargo run --release --locked --quiet -p ssm-engine --
 
 .PHONY: help
@@ -82,6 +83,11 @@ verify-rocm: ## Every check of the ROCm port; conformance on the GPU where there
 verify-metal: ## Every check of the Metal port; on a Mac also conformance, golden text and bandwidth on its GPU, with a report
 	@bash scripts/setup.sh
 	@bash scripts/verify-metal.sh
+
+.PHONY: verify-models
+verify-models: ## Kernel against graph on every checkpoint of MODELS_DIR, with a report (ARGS="--help" says more)
+	@bash scripts/setup.sh build
+	@$(ENGINE) verify-models --models-dir $(MODELS_DIR) --report "$${CARGO_TARGET_DIR:-target}/verify-models/report.md" $(ARGS)
 
 .PHONY: kernel-counts
 kernel-counts: ## Write the tables of docs/hip-kernel.md from the HIP kernel's code objects

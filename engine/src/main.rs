@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use commands::ending::{done, exit};
-use commands::{bench_decode, compare_bench, compare_logit_traces, demo, doctor, generate, logit_trace};
+use commands::{bench_decode, compare_bench, compare_logit_traces, demo, doctor, generate, logit_trace, verify_models};
 
 /// Decodes hybrid Mamba2 models with the fused state update of ssm-update.
 ///
@@ -21,9 +21,10 @@ use commands::{bench_decode, compare_bench, compare_logit_traces, demo, doctor, 
 Examples:
   ssm-engine generate --model DIR --prompt 'In the beginning'
   ssm-engine bench-decode DIR --ab
+  ssm-engine verify-models --models-dir models --report report.md
   ssm-engine doctor
 
-Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong arguments. Commands that compare have more to say
+Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong arguments. Commands that compare or verify have more to say
 with it: see their own --help."
 )]
 struct Arguments {
@@ -38,6 +39,7 @@ enum Command {
     CompareBench(compare_bench::Arguments),
     LogitTrace(logit_trace::Arguments),
     CompareLogitTraces(compare_logit_traces::Arguments),
+    VerifyModels(verify_models::Arguments),
     Doctor(doctor::Arguments),
     Demo(demo::Arguments),
 }
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::CompareBench(arguments) => compare_bench::run(&arguments),
         Command::LogitTrace(arguments) => done(logit_trace::run(&arguments)),
         Command::CompareLogitTraces(arguments) => compare_logit_traces::run(&arguments),
+        Command::VerifyModels(arguments) => verify_models::run(&arguments),
         Command::Doctor(arguments) => done(doctor::run(&arguments)),
         Command::Demo(arguments) => done(demo::run(&arguments)),
     })

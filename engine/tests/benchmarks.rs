@@ -1,4 +1,4 @@
-//! `bench-decode` and `compare-bench`, with every exit status.
+//! `bench-decode`, `compare-bench` and `verify-models`, with every exit status.
 
 mod common;
 
@@ -205,4 +205,48 @@ fn tables_of_bench_decode_are_what_compare_bench_reads() {
     let output = compare(&files[0], &file, &[]);
     assert_status(&output, 2);
     assert!(stderr(&output).contains("9 tokens before and 20 after"), "{}", stderr(&output));
+}
+
+/// Runs the command with small sizes; what it printed, and the report.
+fn verify(models: &Path, more: &[&str], status: i32) -> (Output, String) {
+    let report = models.join("report.md");
+    let sizes = ["--positions", "12", "--prefill", "10", "--max-tokens", "6", "--rounds", "1", "--decided", "0.05"];
+    let arguments = ["verify-models", "--models-dir", text(models), "--report", text(&report)];
+    // Of an option that is given twice, clap takes none.
+    let sizes = if more.contains(&"--decided") { &sizes[..8] } else { &sizes[..] };
+    let output = run(&[&arguments[..], sizes, more].concat(), &[]);
+    assert_status(&output, status);
+    (output, std::fs::read_to_string(&report).unwrap_or_default())
+}
+
+#[test]
+fn every_exit_status_of_verify_models() {
+    let models = models();
+    let (output, report) = verify(models.path(), &[], 0);
+    assert!(stdout(&output).contains("a ") && stdout(&output).contains("agree"), "{}", stdout(&output));
+    for part in ["| a | agree | 0 of ", "| b | agree | 0 of ", "| same |", "## b", "verdict: agree", "hardware: "] {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+    assert!(report.contains(" of 12 | same |"), "every position is traced: {report}");
+
+    let (output, report) = verify(models.path(), &["--decided", "1000", "--json"], 3);
+    assert!(report.contains("| a | inconclusive | 0 of 0 |"), "{report}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["models"][1]["outcome"], "inconclusive");
+    assert!(json["models"][0]["checks"]["speed"]["ratio"].as_f64().unwrap() > 0.0);
+
+    Tiny::new(45, json!({ "architectures": ["LlamaForCausalLM"] })).write_into(models.path(), "foreign");
+    let (_, report) = verify(models.path(), &[], 3);
+    assert!(report.contains("| foreign | SKIP:") && report.contains("| a | agree"), "{report}");
+
+    std::fs::remove_file(models.path().join("b/tokenizer.json")).unwrap();
+    let (output, report) = verify(models.path(), &[], 1);
+    assert!(report.contains("| b | FAIL:") && stderr(&output).contains("tokenizer.json"), "{report}");
+
+    // Nothing is verified without the kernel.
+    let report = models.path().join("without-kernel.md");
+    let arguments = ["verify-models", "--models-dir", text(models.path()), "--report", text(&report)];
+    let output = run(&arguments, &[(switches::KERNEL, "0")]);
+    assert_status(&output, 1);
+    assert!(stdout(&output).contains(switches::KERNEL), "{}", stdout(&output));
 }

@@ -15,8 +15,16 @@ fn generate<'a>(folder: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn help_of_every_command_has_examples() {
-    let commands =
-        ["generate", "bench-decode", "compare-bench", "logit-trace", "compare-logit-traces", "doctor", "demo"];
+    let commands = [
+        "generate",
+        "bench-decode",
+        "compare-bench",
+        "logit-trace",
+        "compare-logit-traces",
+        "verify-models",
+        "doctor",
+        "demo",
+    ];
     let list = stdout(&run(&["--help"], &[]));
     assert!(commands.iter().all(|command| list.contains(&format!("\n  {command} "))), "{list}");
     for command in [&[""], &commands[..]].concat() {
@@ -51,6 +59,8 @@ fn wrong_arguments_exit_with_2() {
         &["logit-trace", "x", "y", "1", "1", "1"],
         &["compare-logit-traces", "x"],
         &["compare-logit-traces", "x", "y", "--decided", "NaN"],
+        &["verify-models"],
+        &["verify-models", "--models-dir", "x", "--positions", "0"],
     ] {
         let output = run(arguments, &[]);
         assert_status(&output, 2);
@@ -69,6 +79,7 @@ fn failures_exit_with_1_and_say_why() {
         (vec!["bench-decode", "--model", "no/such/folder"], "no/such/folder"),
         (vec!["bench-decode", "no/such/folder", "--ab"], "no/such/folder"),
         (vec!["bench-decode", "all", "--models-dir", "no/such/folder"], "no/such/folder"),
+        (vec!["verify-models", "--models-dir", "no/such/folder"], "no/such/folder"),
         (vec!["logit-trace", folder.path().to_str().unwrap(), "no/such/file"], "no/such/file"),
         (vec!["demo", "--model", "no/such/folder"], "no/such/folder"),
     ] {

@@ -89,7 +89,7 @@ pub fn run(arguments: &Arguments) -> Ending {
     let all = arguments.model.as_deref() == Some(Path::new("all"));
     if arguments.ab {
         if all {
-            let text = "--ab: expected one checkpoint folder, got `all`";
+            let text = "--ab: expected one checkpoint folder, got `all`; `verify-models` does it for a folder of them";
             return Err(Failure::refused(Error::Request(text.to_owned())));
         }
         return super::ending::done(alternate(model, plan, arguments.json));

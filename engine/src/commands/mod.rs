@@ -12,6 +12,7 @@ pub mod generate;
 pub mod logit_trace;
 mod machine;
 mod port_table;
+pub mod verify_models;
 
 use std::io::Write;
 use std::path::Path;

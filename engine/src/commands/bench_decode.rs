@@ -11,6 +11,7 @@ use ssm_engine::{Error, Result};
 
 use super::comparison::compare;
 use super::ending::{Ending, Failure, Status};
+use super::place::{Chosen, PlaceArguments};
 use super::{StepArgument, checkpoints, machine};
 
 /// Measure prefill and decode in tokens per second
@@ -72,6 +73,8 @@ pub struct Arguments {
     /// Measure kernel and graph alternately, on one model
     #[arg(long)]
     ab: bool,
+    #[command(flatten)]
+    place: PlaceArguments,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -85,6 +88,7 @@ pub fn run(arguments: &Arguments) -> Ending {
         warmup_tokens: arguments.warmup_tokens,
         rounds: arguments.rounds,
     };
+    let place = arguments.place.open().map_err(Failure::refused)?;
     let model = arguments.model.as_deref().or(arguments.model_option.as_deref()).unwrap_or(Path::new(""));
     let all = arguments.model.as_deref() == Some(Path::new("all"));
     if arguments.ab {
@@ -92,7 +96,7 @@ pub fn run(arguments: &Arguments) -> Ending {
             let text = "--ab: expected one checkpoint folder, got `all`; `verify-models` does it for a folder of them";
             return Err(Failure::refused(Error::Request(text.to_owned())));
         }
-        return super::ending::done(alternate(model, plan, arguments.json));
+        return super::ending::done(alternate(model, &place, plan, arguments.json));
     }
     let folders = if all {
         let models_dir = checkpoints::models_dir(arguments.models_dir.as_deref()).map_err(Failure::refused)?;
@@ -100,11 +104,11 @@ pub fn run(arguments: &Arguments) -> Ending {
     } else {
         vec![model.to_owned()]
     };
-    Ok(measure_all(arguments, plan, &folders)?)
+    Ok(measure_all(arguments, &place, plan, &folders)?)
 }
 
-fn alternate(model: &Path, plan: Plan, json: bool) -> Result<()> {
-    let (model, tokenizer) = super::load(model)?;
+fn alternate(model: &Path, place: &Chosen, plan: Plan, json: bool) -> Result<()> {
+    let (model, tokenizer) = super::load(model, place)?;
     let comparison = compare(&*model, &tokenizer, plan)?;
     if json {
         return super::print_json(&comparison);
@@ -112,7 +116,7 @@ fn alternate(model: &Path, plan: Plan, json: bool) -> Result<()> {
     comparison.lines().iter().try_for_each(|line| super::print_line(line))
 }
 
-fn measure_all(arguments: &Arguments, plan: Plan, folders: &[PathBuf]) -> Result<Status> {
+fn measure_all(arguments: &Arguments, place: &Chosen, plan: Plan, folders: &[PathBuf]) -> Result<Status> {
     let output = arguments.output.as_deref().map(|path| with_suffix(path, arguments.suffix.as_deref()));
     let machine = machine::here();
     let mut records: Vec<Record> = Vec::new();
@@ -120,7 +124,7 @@ fn measure_all(arguments: &Arguments, plan: Plan, folders: &[PathBuf]) -> Result
         if !records.is_empty() {
             cool_down(arguments.cooldown);
         }
-        let record = measure_one(folder, arguments.step, plan, &machine).unwrap_or_else(|error| {
+        let record = measure_one(folder, place, arguments.step, plan, &machine).unwrap_or_else(|error| {
             eprintln!("error: {error}");
             Record::unmeasured(folder, &machine, plan, checkpoints::outcome(&error))
         });
@@ -138,8 +142,8 @@ fn measure_all(arguments: &Arguments, plan: Plan, folders: &[PathBuf]) -> Result
     Ok(if records.iter().all(|record| record.outcome == OK) { Status::Done } else { Status::Failed })
 }
 
-fn measure_one(folder: &Path, step: StepArgument, plan: Plan, machine: &Machine) -> Result<Record> {
-    let (model, tokenizer) = super::load(folder)?;
+fn measure_one(folder: &Path, place: &Chosen, step: StepArgument, plan: Plan, machine: &Machine) -> Result<Record> {
+    let (model, tokenizer) = super::load(folder, place)?;
     let step = Step::for_model(step.into(), &*model)?;
     let bar = super::progress_bar("{msg} {pos}/{len} tokens {wide_bar} {eta}");
     bar.set_length(plan.tokens() as u64);

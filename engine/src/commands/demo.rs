@@ -12,6 +12,7 @@ use ssm_engine::ssm::{Step, StepChoice};
 
 use super::comparison::compare;
 use super::generate::summary;
+use super::place::PlaceArguments;
 use super::port_table::PortTable;
 use super::print_line;
 
@@ -36,6 +37,8 @@ pub struct Arguments {
     /// Tokens to write at most
     #[arg(long, value_name = "N", default_value_t = 128)]
     max_tokens: usize,
+    #[command(flatten)]
+    place: PlaceArguments,
 }
 
 /// Runs the command.
@@ -43,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     print_line("Ports of the fused step, in order of preference\n")?;
     PortTable::open().lines().iter().try_for_each(|line| print_line(&format!("  {line}")))?;
 
-    let (model, tokenizer) = super::load(&arguments.model)?;
+    let (model, tokenizer) = super::load(&arguments.model, &arguments.place.open()?)?;
     let info = model.info();
     print_line(&format!(
         "\n{} from {}: {} Mamba2 and {} attention layers, state {} x {} x {} per layer\n",

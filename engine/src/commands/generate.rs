@@ -10,6 +10,7 @@ use ssm_engine::sampling::Sampler;
 use ssm_engine::ssm::Step;
 
 use super::StepArgument;
+use super::place::PlaceArguments;
 
 /// Continue a prompt
 ///
@@ -43,13 +44,15 @@ pub struct Arguments {
     /// How single tokens are computed; prompts always go through the graph
     #[arg(long, value_enum, default_value_t = StepArgument::Auto)]
     step: StepArgument,
+    #[command(flatten)]
+    place: PlaceArguments,
 }
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<()> {
     // Whatever can be refused without the weights is refused before they are read.
     let mut sampler = Sampler::new(arguments.temperature, arguments.top_p, arguments.seed)?;
-    let (model, tokenizer) = super::load(&arguments.model)?;
+    let (model, tokenizer) = super::load(&arguments.model, &arguments.place.open()?)?;
     let step = Step::for_model(arguments.step.into(), &*model)?;
     let prompt = tokenizer.encode(&arguments.prompt)?;
 

@@ -10,6 +10,7 @@ use ssm_engine::trace::{Header, Plan, hash_tokens, record, write_header, write_r
 use ssm_engine::{Error, Result};
 
 use super::StepArgument;
+use super::place::PlaceArguments;
 
 /// Write the logits of a given text as a table
 ///
@@ -52,12 +53,14 @@ pub struct Arguments {
     /// How single tokens are computed; wider passes always go through the graph
     #[arg(long, value_enum, default_value_t = StepArgument::Auto)]
     step: StepArgument,
+    #[command(flatten)]
+    place: PlaceArguments,
 }
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let text = read_text(&arguments.text)?;
-    let (model, tokenizer) = super::load(&arguments.model)?;
+    let (model, tokenizer) = super::load(&arguments.model, &arguments.place.open()?)?;
     let step = Step::for_model(arguments.step.into(), &*model)?;
     let plan = Plan {
         chunk: arguments.chunk,

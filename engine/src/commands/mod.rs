@@ -11,16 +11,17 @@ pub mod ending;
 pub mod generate;
 pub mod logit_trace;
 mod machine;
+mod place;
 mod port_table;
 pub mod verify_models;
 
 use std::io::Write;
 use std::path::Path;
 
-use candle_core::Device;
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
+use place::Chosen;
 use ssm_engine::model::{self, Model};
 use ssm_engine::ssm::StepChoice;
 use ssm_engine::tokenizer::Tokenizer;
@@ -66,7 +67,7 @@ fn fraction() -> impl Fn(&str) -> Result<f64, String> + Clone {
 }
 
 /// Loads a checkpoint, with a bar on a terminal.
-fn load(folder: &Path) -> Result<(Box<dyn Model>, Tokenizer)> {
+fn load(folder: &Path, place: &Chosen) -> Result<(Box<dyn Model>, Tokenizer)> {
     let bar = progress_bar("loading {bytes}/{total_bytes} {wide_bar} {eta}");
     let on_read = {
         let bar = bar.clone();
@@ -75,7 +76,7 @@ fn load(folder: &Path) -> Result<(Box<dyn Model>, Tokenizer)> {
             bar.set_position(read);
         }
     };
-    let model = model::load(folder, &Device::Cpu, None, on_read)?;
+    let model = model::load(folder, &place.device, place.dtype, on_read)?;
     bar.finish_and_clear();
     Ok((model, Tokenizer::open(folder)?))
 }

@@ -18,6 +18,7 @@ use ssm_engine::trace::{self, Header, Trace, Verdict};
 
 use super::comparison::{self, compare};
 use super::ending::{Ending, Failure, Status};
+use super::place::{Chosen, PlaceArguments};
 use super::{checkpoints, machine, print_json, print_line, progress_bar};
 
 /// Verify the kernel against the graph on every checkpoint of a folder
@@ -62,6 +63,8 @@ pub struct Arguments {
     /// Rounds of timing
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = super::positive())]
     rounds: usize,
+    #[command(flatten)]
+    place: PlaceArguments,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -113,6 +116,7 @@ struct Checks {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Ending {
+    let place = arguments.place.open().map_err(Failure::refused)?;
     let models_dir = checkpoints::models_dir(arguments.models_dir.as_deref()).map_err(Failure::refused)?;
     let folders = checkpoints::find(&models_dir)?;
     let text = arguments.text.as_deref().map_or_else(|| Ok(TEXT.to_owned()), super::logit_trace::read_text)?;
@@ -132,7 +136,7 @@ pub fn run(arguments: &Arguments) -> Ending {
         models: Vec::new(),
     };
     for folder in &folders {
-        let judged = judge(folder, arguments, &text);
+        let judged = judge(folder, &place, arguments, &text);
         if !arguments.json {
             print_line(&report::line(&judged))?;
         }
@@ -168,9 +172,9 @@ impl Judged {
     }
 }
 
-fn judge(folder: &Path, arguments: &Arguments, text: &str) -> Judged {
+fn judge(folder: &Path, place: &Chosen, arguments: &Arguments, text: &str) -> Judged {
     let model = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
-    match check(folder, arguments, text) {
+    match check(folder, place, arguments, text) {
         Ok(checks) => {
             let outcome = match checks.trace.verdict {
                 Verdict::Agree => "agree",
@@ -186,8 +190,8 @@ fn judge(folder: &Path, arguments: &Arguments, text: &str) -> Judged {
     }
 }
 
-fn check(folder: &Path, arguments: &Arguments, text: &str) -> Result<Checks> {
-    let (model, tokenizer) = super::load(folder)?;
+fn check(folder: &Path, place: &Chosen, arguments: &Arguments, text: &str) -> Result<Checks> {
+    let (model, tokenizer) = super::load(folder, place)?;
     let (model, info) = (&*model, model.info());
     let kernel = Step::for_model(StepChoice::Kernel, model)?;
     let graph = Step::for_model(StepChoice::Graph, model)?;

@@ -100,13 +100,15 @@ pub enum Error {
         /// The shape in the file.
         got: Vec<usize>,
     },
-    /// A tensor has an element type that the engine does not read.
-    #[error("{}: tensor `{tensor}`: dtype {dtype} is not served; F32, F16 and BF16 are", path.display())]
+    /// A tensor has an element type that the engine does not read in its place.
+    #[error("{}: tensor `{tensor}`: dtype {dtype} is not served here, only {served}", path.display())]
     Dtype {
         /// The safetensors file.
         path: PathBuf,
         /// The tensor.
         tensor: String,
+        /// The element types that would have been accepted.
+        served: String,
         /// The element type in the file.
         dtype: String,
     },

@@ -7,7 +7,7 @@
 //!  model::load -> families::{granite, falcon_h1, nemotron_h, plamo2, mamba2, bamba}
 //!     |                                    |
 //!     |                                    v
-//!     |               layers::{mamba2, attention, moe, mlp, norm, linear}
+//!     |               layers::{mamba2, attention, moe, mlp, norm, linear} -> matrix
 //!     v                                    |
 //!  Decoder: prefill, decode                v
 //!     |               ssm::scan (prompt, chunked)     ssm::Step (one token)
@@ -21,9 +21,11 @@
 //! Prompts always go through the graph of tensor operations, in chunks. A single token goes through
 //! [`Step`](ssm::Step): the port that [`ssm_update::select_kernel_port`] opens, or the graph where it opens none.
 //!
-//! Weights are read as f32, f16 or bf16. On the CPU matrices stay bf16 where they are, since decoding is bound by reading them; all
-//! other tensors are widened to f32 once, and all arithmetic is f32. On a GPU activations have the weights' dtype
-//! ([`Place`](place::Place)).
+//! Checkpoints are those of Hugging Face's `transformers`, in f32, f16 or bf16, and those of `mlx-lm`, also quantised to 4 or 8
+//! bits. Their files are mapped into memory. On the CPU matrices are used from there as they are, since decoding is bound by
+//! reading them; all other tensors are widened to f32 once, and all arithmetic is f32. A checkpoint's files have to stay as they
+//! are meanwhile: one that is cut short ends the process. On a GPU activations have the weights' dtype
+//! ([`Place`](place::Place)), and quantised matrices are widened to it when they are loaded.
 //!
 //! ```no_run
 //! use ssm_engine::{decoder::{Decoder, PROMPT_CHUNK}, model, sampling::argmax, ssm::{Step, StepChoice}, tokenizer::Tokenizer};
@@ -41,9 +43,11 @@
 //! # Ok::<(), ssm_engine::Error>(())
 //! ```
 
-#![forbid(unsafe_code)]
+// Mapping a file is the one exception, in `bytes`.
+#![deny(unsafe_code)]
 
 pub mod bench;
+mod bytes;
 pub mod cache;
 pub mod checkpoint;
 pub mod config;
@@ -53,7 +57,7 @@ mod families;
 pub mod file;
 pub mod generation;
 pub mod layers;
-mod matvec;
+pub mod matrix;
 pub mod model;
 pub mod place;
 pub mod sampling;

@@ -5,7 +5,7 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor};
 
 use crate::cache::Cache;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Quantization};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::families;
@@ -107,7 +107,7 @@ pub fn load(
         let known = FAMILIES.iter().map(|family| family.architecture).collect();
         Error::UnknownArchitecture { path: config.path().to_owned(), found: architecture.to_owned(), known }
     })?;
-    let checkpoint = Checkpoint::open(folder, device, dtype)?;
+    let checkpoint = Checkpoint::open(folder, device, dtype)?.with_quantization(Quantization::read(&config)?);
     let (total, read) = (checkpoint.bytes(), std::cell::Cell::new(0));
     let checkpoint = checkpoint.with_progress(move |bytes| {
         read.set(read.get() + bytes);

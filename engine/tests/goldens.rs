@@ -1,5 +1,5 @@
-//! Logits and greedy text against those of each family's reference implementation (f32, CPU), which `goldens.py`, `families.py`
-//! and `plamo2.py` in `models/train` recorded, with the kernel and with the graph.
+//! Logits and greedy text against those of each family's reference implementation (f32, CPU), which `goldens.py`, `families.py`,
+//! `plamo2.py` and `mlx_goldens.py` in `models/train` recorded, with the kernel and with the graph.
 //!
 //! A golden file holds a prompt, tokens forced after it with the logits at each of their positions, and a greedy
 //! continuation with the gap between its two best logits per step. Every golden file is tested; a missing one is a failure.
@@ -22,7 +22,7 @@ const LOGIT_TOLERANCE: f32 = 2e-3;
 const DECIDED_GAP: f32 = 0.05;
 
 /// Each golden file, and the checkpoint that it was made from.
-const GOLDENS: [(&str, &str); 14] = [
+const GOLDENS: [(&str, &str); 17] = [
     ("kjv", "models/kjv"),
     ("switches-moe", "tests/golden/switches-moe"),
     ("switches-dense", "tests/golden/switches-dense"),
@@ -37,6 +37,9 @@ const GOLDENS: [(&str, &str); 14] = [
     ("mamba2-biased", "tests/golden/mamba2-biased"),
     ("bamba-biased", "tests/golden/bamba-biased"),
     ("bamba-grouped", "tests/golden/bamba-grouped"),
+    ("mlx-4bit-moe", "tests/golden/mlx-4bit-moe"),
+    ("mlx-8bit-dense", "tests/golden/mlx-8bit-dense"),
+    ("mlx-mixed", "tests/golden/mlx-mixed"),
 ];
 
 struct Golden {
@@ -244,4 +247,19 @@ fn bamba_with_biases() {
 #[test]
 fn bamba_with_groups_and_limits() {
     check_both("bamba-grouped");
+}
+
+#[test]
+fn mixture_of_4_bits_from_mlx() {
+    check_both("mlx-4bit-moe");
+}
+
+#[test]
+fn dense_of_8_bits_from_mlx() {
+    check_both("mlx-8bit-dense");
+}
+
+#[test]
+fn mixed_bits_and_group_sizes_from_mlx() {
+    check_both("mlx-mixed");
 }

@@ -6,9 +6,9 @@
 
 use super::fields;
 use super::stack::{Block, Frame, Part, Stack};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Format};
 use crate::config::{Config, POSITIVE};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layers::{Attention, AttentionConfig, GatedNorm, Mamba2, Mamba2Config, Mlp, RmsNorm, Rotary, Selection};
 use crate::model::{Family, Model};
 
@@ -16,6 +16,10 @@ use crate::model::{Family, Model};
 pub const FAMILY: Family = Family { architecture: "FalconH1ForCausalLM", load };
 
 fn load(config: &Config, checkpoint: &Checkpoint) -> Result<Box<dyn Model>> {
+    if checkpoint.format() == Format::Mlx {
+        let problem = "mlx-lm folds multipliers of this family into the weights, which is not served; take the checkpoint of transformers";
+        return Err(Error::malformed(config.path(), problem));
+    }
     Ok(Box::new(FalconConfig::read(config)?.load(checkpoint)?))
 }
 

@@ -175,13 +175,11 @@ impl GraniteConfig {
     fn load_experts(&self, checkpoint: &Checkpoint, name: &str, config: MoeConfig) -> Result<MixtureOfExperts> {
         let (hidden, MoeConfig { width, experts, per_token }) = (self.hidden, config);
         let router = Linear::load(checkpoint, &format!("{name}.router.layer"), experts, hidden, false)?;
-        let gate_up = checkpoint.matrix(&format!("{name}.input_linear.weight"), &[experts, 2 * width, hidden])?;
-        let down = checkpoint.matrix(&format!("{name}.output_linear.weight"), &[experts, hidden, width])?;
-        let expert = |e| {
-            let (gate_up, down) = (Linear::new(gate_up.get(e)?, None), Linear::new(down.get(e)?, None));
-            Ok(Mlp::new(gate_up, Activation::SiluGated, down))
-        };
-        let experts = (0..experts).map(expert).collect::<Result<_>>()?;
+        let gate_up = checkpoint.experts(&format!("{name}.input_linear.weight"), &[experts, 2 * width, hidden])?;
+        let down = checkpoint.experts(&format!("{name}.output_linear.weight"), &[experts, hidden, width])?;
+        let expert =
+            |(gate_up, down)| Mlp::new(Linear::new(gate_up, None), Activation::SiluGated, Linear::new(down, None));
+        let experts = gate_up.into_iter().zip(down).map(expert).collect();
         Ok(MixtureOfExperts::new(Router::new(router, per_token, Scoring::Softmax), experts))
     }
 }

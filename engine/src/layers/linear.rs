@@ -4,15 +4,12 @@ use candle_core::{DType, Tensor};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
-use crate::matvec::matvec;
+use crate::matrix::Matrix;
 
 /// `y = x W^T + bias`, or with multipliers `y = outputs * (input * x W^T + bias)`.
-///
-/// The weight stays as the checkpoint has it, `[out, in]`: both a product with one row of x (dot products of contiguous rows)
-/// and with many are fastest that way, so that nothing is transposed in memory. A bf16 weight stays bf16.
 #[derive(Debug)]
 pub struct Linear {
-    weight: Tensor,
+    weight: Matrix,
     /// Multipliers of the product, `[out]` f32.
     scale: Option<Tensor>,
     /// `[out]`, with the multipliers of the outputs in it.
@@ -20,8 +17,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// A product with `weight`, `[out, in]` f32 or bf16, and `bias`, `[out]` f32.
-    pub fn new(weight: Tensor, bias: Option<Tensor>) -> Self {
+    /// A product with `weight`, `[out, in]`, and `bias`, `[out]`.
+    pub fn new(weight: Matrix, bias: Option<Tensor>) -> Self {
         Self { weight, scale: None, bias }
     }
 
@@ -41,7 +38,7 @@ impl Linear {
         let vector = |input: f64| {
             let run = |&(length, factor): &(usize, f64)| std::iter::repeat_n((input * factor) as f32, length);
             let values: Vec<f32> = outputs.iter().flat_map(run).collect();
-            Tensor::new(values, device)
+            Tensor::new(values, &device)
         };
         let bias = self.bias.map(|bias| multiply(&bias, &vector(1.0)?)).transpose()?;
         Ok(Self { scale: Some(vector(input)?), bias, weight: self.weight })
@@ -51,7 +48,7 @@ impl Linear {
     ///
     /// # Errors
     ///
-    /// What [`Checkpoint::tensor`] refuses.
+    /// What [`Checkpoint::matrix`] refuses.
     pub fn load(checkpoint: &Checkpoint, name: &str, out: usize, inputs: usize, bias: bool) -> Result<Self> {
         let weight = checkpoint.matrix(&format!("{name}.weight"), &[out, inputs])?;
         let bias = bias.then(|| checkpoint.tensor(&format!("{name}.bias"), &[out])).transpose()?;
@@ -62,17 +59,14 @@ impl Linear {
     ///
     /// # Errors
     ///
-    /// What [`Checkpoint::tensor`] refuses.
+    /// What [`Checkpoint::matrix`] refuses.
     pub fn load_fused(checkpoint: &Checkpoint, parts: &[(&str, usize)], inputs: usize, bias: bool) -> Result<Self> {
         let weight = |(name, out): &(&str, usize)| checkpoint.matrix(&format!("{name}.weight"), &[*out, inputs]);
-        let mut weights = parts.iter().map(weight).collect::<Result<Vec<_>>>()?;
-        if weights.iter().any(|weight| weight.dtype() != weights[0].dtype()) {
-            weights = weights.iter().map(|weight| weight.to_dtype(DType::F32)).collect::<candle_core::Result<_>>()?;
-        }
+        let weights = parts.iter().map(weight).collect::<Result<Vec<_>>>()?;
         let part = |(name, out): &(&str, usize)| checkpoint.tensor(&format!("{name}.bias"), &[*out]);
         let biases = || parts.iter().map(part).collect::<Result<Vec<_>>>();
         let bias = bias.then(|| Ok::<_, crate::Error>(Tensor::cat(&biases()?, 0)?)).transpose()?;
-        Ok(Self::new(Tensor::cat(&weights, 0)?, bias))
+        Ok(Self::new(Matrix::stack(weights)?, bias))
     }
 
     /// `[tokens, in]` to `[tokens, out]`.
@@ -81,11 +75,7 @@ impl Linear {
     ///
     /// Another number of input channels.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let y = match matvec(&self.weight, x)? {
-            Some(y) => y,
-            // Widened anew for each chunk of a prompt: little beside the product itself, and the memory is free again.
-            None => x.matmul(&self.weight.to_dtype(x.dtype())?.t()?)?,
-        };
+        let y = self.weight.multiply(x)?;
         let y = match &self.scale {
             Some(scale) => multiply(&y, scale)?,
             None => y,
@@ -111,7 +101,7 @@ mod tests {
     fn multipliers_of_outputs_reach_the_bias_and_that_of_the_input_does_not() {
         let tensor = |values: &[f32], shape: &[usize]| Tensor::from_slice(values, shape, &Device::Cpu).unwrap();
         let (x, weight) = (tensor(&[1.0, 2.0], &[1, 2]), tensor(&[1.0, 0.0, 0.0, 1.0, 1.0, 1.0], &[3, 2]));
-        let linear = Linear::new(weight, Some(tensor(&[10.0, 20.0, 30.0], &[3])));
+        let linear = Linear::new(Matrix::from_tensor(&weight).unwrap(), Some(tensor(&[10.0, 20.0, 30.0], &[3])));
         let linear = linear.multiplied(0.5, &[(1, 3.0), (2, -1.0)]).unwrap();
         let y: Vec<Vec<f32>> = linear.forward(&x).unwrap().to_vec2().unwrap();
         assert_eq!(y, [[3.0 * 10.5, -21.0, -31.5]]);

@@ -97,7 +97,5 @@ fn open(
 ) -> Result<Matrix, Box<dyn Error>> {
     std::fs::write(folder.join("config.json"), json!({ "quantization": quantization }).to_string())?;
     let quantization = Quantization::read(&Config::open(folder)?)?;
-    Ok(Checkpoint::open(folder, &Device::Cpu, None)?
-        .with_quantization(quantization)
-        .matrix("m.weight", &[out, inputs])?)
+    Ok(Checkpoint::open(folder, &Device::Cpu, None, quantization, |_| ())?.matrix("m.weight", &[out, inputs])?)
 }

@@ -1,6 +1,8 @@
 //! What every family offers, and the table of families.
 
+use std::cell::Cell;
 use std::path::Path;
+use std::rc::Rc;
 
 use candle_core::{DType, Device, Tensor};
 
@@ -84,7 +86,8 @@ pub struct ModelInfo {
     pub end_tokens: Vec<u32>,
 }
 
-/// Loads the checkpoint in `folder` to `device`, for activations of `dtype` or what [`Place`] takes otherwise. `progress` is called with bytes read so far and in all.
+/// Loads the checkpoint in `folder` to `device`, for activations of `dtype` or what [`Place`] takes otherwise. `progress` is called
+/// with bytes read so far and in all.
 ///
 /// # Errors
 ///
@@ -95,23 +98,43 @@ pub fn load(
     dtype: Option<DType>,
     progress: impl Fn(u64, u64) + 'static,
 ) -> Result<Box<dyn Model>> {
+    let config = read_config(folder)?;
+    let family = family_of(&config)?;
+    let total = Rc::new(Cell::new(0));
+    let (read, all) = (Cell::new(0), Rc::clone(&total));
+    let on_read = move |bytes| {
+        read.set(read.get() + bytes);
+        progress(read.get(), all.get());
+    };
+    let checkpoint = Checkpoint::open(folder, device, dtype, Quantization::read(&config)?, on_read)?;
+    total.set(checkpoint.bytes());
+    (family.load)(&config, &checkpoint)
+}
+
+/// A model with the configuration in `folder` and random weights, for measuring. Of the folder only config.json is read.
+///
+/// # Errors
+///
+/// As [`load`], for the configuration.
+pub fn load_random(folder: &Path, device: &Device, dtype: Option<DType>) -> Result<Box<dyn Model>> {
+    let config = read_config(folder)?;
+    (family_of(&config)?.load)(&config, &Checkpoint::random(device, dtype)?)
+}
+
+fn read_config(folder: &Path) -> Result<Config> {
     if !folder.is_dir() {
         return Err(Error::MissingFile {
             path: folder.to_owned(),
             hint: "expected a folder with config.json, tokenizer.json and model.safetensors",
         });
     }
-    let config = Config::open(folder)?;
+    Config::open(folder)
+}
+
+fn family_of(config: &Config) -> Result<&'static Family> {
     let architecture = config.architecture()?;
-    let family = FAMILIES.iter().find(|family| family.architecture == architecture).ok_or_else(|| {
+    FAMILIES.iter().find(|family| family.architecture == architecture).ok_or_else(|| {
         let known = FAMILIES.iter().map(|family| family.architecture).collect();
         Error::UnknownArchitecture { path: config.path().to_owned(), found: architecture.to_owned(), known }
-    })?;
-    let checkpoint = Checkpoint::open(folder, device, dtype)?.with_quantization(Quantization::read(&config)?);
-    let (total, read) = (checkpoint.bytes(), std::cell::Cell::new(0));
-    let checkpoint = checkpoint.with_progress(move |bytes| {
-        read.set(read.get() + bytes);
-        progress(read.get(), total);
-    });
-    (family.load)(&config, &checkpoint)
+    })
 }

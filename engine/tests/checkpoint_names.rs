@@ -20,7 +20,7 @@ fn checkpoint(tensors: &[(&str, &[usize])], format: Option<&str>) -> (TempDir, C
         .map(|((name, shape), bytes)| (*name, TensorView::new(Dtype::F32, shape.to_vec(), bytes).unwrap()));
     let facts = format.map(|format| HashMap::from([("format".to_owned(), format.to_owned())]));
     std::fs::write(folder.path().join("model.safetensors"), safetensors::serialize(views, facts).unwrap()).unwrap();
-    let checkpoint = Checkpoint::open(folder.path(), &Device::Cpu, None).unwrap();
+    let checkpoint = Checkpoint::open(folder.path(), &Device::Cpu, None, None, |_| ()).unwrap();
     (folder, checkpoint)
 }
 

@@ -10,4 +10,4 @@ pub use compare::{Comparison, Dropped, Limits, Metric, Pair, Summary, compare};
 pub use measure::{Plan, Speed, measure};
 pub use record::{Machine, OK, Record, write};
 pub use table::{Row, read};
-pub use text::{TEXT, prompt};
+pub use text::{TEXT, any_prompt, prompt};

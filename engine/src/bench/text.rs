@@ -7,6 +7,12 @@ use crate::tokenizer::Tokenizer;
 /// the repository was not trained on it.
 pub const TEXT: &str = include_str!("genesis-50.txt");
 
+/// `count` tokens of a vocabulary, where there is no tokenizer: what they are makes no difference to a model of random weights.
+pub fn any_prompt(vocabulary: usize, count: usize) -> Vec<u32> {
+    // Steps by a prime larger than a few, so that neighbours differ.
+    (0..count).map(|i| (i * 7919 % vocabulary.max(1)) as u32).collect()
+}
+
 /// The first `count` tokens of [`TEXT`], repeated as often as needed.
 ///
 /// # Errors

@@ -2,23 +2,23 @@
 
 use safetensors::Dtype;
 
+use super::files::{Files, NUMBERS};
 use super::names::{Format, Place, mlx_places};
 use super::quantization::{Quantization, Stated};
-use super::{Checkpoint, NUMBERS};
 use crate::error::{Error, Result};
 use crate::matrix::{Affine, Block, Matrix, Packed};
 
 /// The dtype of quantised elements.
 const WORDS: [(Dtype, ()); 1] = [(Dtype::U32, ())];
 
-impl Checkpoint {
-    /// A weight matrix, `[out, in]`: on the CPU in the form that the file has it in (f32, f16, bf16 or quantised), elsewhere in the
-    /// dtype of activations. `name` is the tensor's with Hugging Face, and ends with `.weight`.
+impl Files {
+    /// A weight matrix, `[out, in]`, in the form that the file has it in: f32, f16, bf16 or quantised. `name` is the tensor's with
+    /// Hugging Face, and ends with `.weight`.
     ///
     /// # Errors
     ///
     /// As [`tensor`](Self::tensor), also for the scales and biases of a quantised matrix.
-    pub fn matrix(&self, name: &str, shape: &[usize; 2]) -> Result<Matrix> {
+    pub(super) fn matrix(&self, name: &str, shape: &[usize; 2]) -> Result<Matrix> {
         let places = self.places(name);
         let [out, inputs] = *shape;
         let rows = out / places.len();
@@ -31,7 +31,7 @@ impl Checkpoint {
                 Ok(Matrix::new(stack.part(expert * rows..(expert + 1) * rows)))
             }
         };
-        Matrix::stack(places.iter().map(part).collect::<Result<Vec<_>>>()?)?.moved_to(&self.place)
+        Matrix::stack(places.iter().map(part).collect::<Result<Vec<_>>>()?)
     }
 
     /// The matrices of several experts, which the file has in one tensor, `[experts, out, in]`.
@@ -39,21 +39,21 @@ impl Checkpoint {
     /// # Errors
     ///
     /// As [`matrix`](Self::matrix).
-    pub fn experts(&self, name: &str, shape: &[usize; 3]) -> Result<Vec<Matrix>> {
+    pub(super) fn experts(&self, name: &str, shape: &[usize; 3]) -> Result<Vec<Matrix>> {
         let places = self.places(name);
         let [experts, out, inputs] = *shape;
         let rows = out / places.len();
         let block = |place: &Place| self.block(&place.module, &[experts, rows, inputs]);
         let blocks = places.iter().map(block).collect::<Result<Vec<_>>>()?;
         let part = |block: &Block, e: usize| Matrix::new(block.part(e * rows..(e + 1) * rows));
-        let expert = |e| Matrix::stack(blocks.iter().map(|block| part(block, e)))?.moved_to(&self.place);
+        let expert = |e| Matrix::stack(blocks.iter().map(|block| part(block, e)));
         (0..experts).map(expert).collect()
     }
 
     /// Where the rows of a matrix are, in equal shares.
     fn places(&self, name: &str) -> Vec<Place> {
         let module = name.strip_suffix(".weight").unwrap_or(name);
-        let elsewhere = match self.format {
+        let elsewhere = match self.format() {
             Format::Mlx if !self.contains(name) => mlx_places(module),
             _ => None,
         };

@@ -1,152 +1,87 @@
-//! The weights of a checkpoint folder: `model.safetensors`, or several files with an index, written by `transformers` or by
-//! `mlx-lm`.
+//! The weights of a checkpoint folder, as `transformers` or `mlx-lm` write it, on the device of the model's [`Place`]; or random ones
+//! of the same shapes, for measuring.
 //!
-//! The files are mapped into memory. Only the headers are read when a checkpoint is opened; a tensor is read when it is asked
-//! for, to see that it holds no NaN and no infinity, and goes to the device of the model's [`Place`]. On the CPU matrices are used
-//! as they are in the file, and other tensors are widened to f32 when they are read.
+//! On the CPU matrices are used as they are in the file, and other tensors are widened to f32 when they are read.
 
+mod files;
 mod matrices;
 mod names;
 mod quantization;
+mod random;
 mod shard;
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
-use safetensors::Dtype;
-use safetensors::tensor::TensorInfo;
-use ssm_update::Dtype as Number;
 
-use crate::bytes::Bytes;
-use crate::error::{Error, Result};
-use crate::matrix::Dense;
+use crate::error::Result;
+use crate::matrix::Matrix;
 use crate::place::Place;
+use files::Files;
 pub use names::Format;
-use names::{looks_like_mlx, mlx_shape};
 pub use quantization::Quantization;
-use shard::Shard;
 
-const INDEX: &str = "model.safetensors.index.json";
-const SINGLE: &str = "model.safetensors";
-
-/// The dtypes of numbers that are served.
-const NUMBERS: [(Dtype, Number); 3] =
-    [(Dtype::F32, Number::F32), (Dtype::F16, Number::F16), (Dtype::BF16, Number::Bf16)];
-
-/// The tensors of a checkpoint by name.
+/// The tensors of a model by name, in the place where they are used.
+#[derive(Debug)]
 pub struct Checkpoint {
-    shards: Vec<Shard>,
-    /// Shard that holds each tensor.
-    tensors: BTreeMap<String, usize>,
-    /// The file that lists the tensors, for messages about absent ones.
-    listed_by: PathBuf,
-    format: Format,
-    quantization: Option<Quantization>,
-    /// Tensors that have been asked for.
-    used: RefCell<BTreeSet<String>>,
-    on_read: Box<dyn Fn(u64)>,
+    source: Source,
     place: Place,
 }
 
-impl std::fmt::Debug for Checkpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Checkpoint({}, {} tensors)", self.listed_by.display(), self.tensors.len())
-    }
+#[derive(Debug)]
+enum Source {
+    Files(Files),
+    Random,
 }
 
 impl Checkpoint {
     /// Maps a checkpoint folder's safetensors files and reads their headers. Tensors go to `device` when they are read, for
-    /// activations of `dtype` or what [`Place`] takes otherwise.
+    /// activations of `dtype` or what [`Place`] takes otherwise. Matrices are read as `quantization` says, which is what config.json
+    /// has about it. `on_read` is called with the bytes of every tensor that is read.
     ///
     /// # Errors
     ///
     /// A file is missing, truncated or inconsistent; the index names a tensor that its file does not hold.
-    pub fn open(folder: &Path, device: &Device, dtype: Option<DType>) -> Result<Self> {
-        let index = folder.join(INDEX);
-        if !index.exists() {
-            let shard = Shard::open(folder.join(SINGLE))?;
-            let tensors = shard.metadata.tensors().into_keys().map(|name| (name, 0)).collect();
-            return Ok(Self::new(shard.path.clone(), vec![shard], tensors, device, dtype));
-        }
-        let (mut shards, mut tensors, mut known) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        for (tensor, file) in read_index(&index)? {
-            let shard = match known.get(&file) {
-                Some(&shard) => shard,
-                None => {
-                    shards.push(Shard::open(folder.join(&file))?);
-                    known.insert(file, shards.len() - 1);
-                    shards.len() - 1
-                }
-            };
-            if shards[shard].metadata.info(&tensor).is_none() {
-                return Err(Error::MissingTensor { path: shards[shard].path.clone(), tensor });
-            }
-            tensors.insert(tensor, shard);
-        }
-        Ok(Self::new(index, shards, tensors, device, dtype))
-    }
-
-    fn new(
-        listed_by: PathBuf,
-        shards: Vec<Shard>,
-        tensors: BTreeMap<String, usize>,
+    pub fn open(
+        folder: &Path,
         device: &Device,
         dtype: Option<DType>,
-    ) -> Self {
-        // What quantised elements stand for needs no more than bf16, whatever their scales are held in.
-        let is_narrow = |info: &TensorInfo| matches!(info.dtype, Dtype::BF16 | Dtype::U32);
-        let is_any_narrow = |shard: &Shard| shard.metadata.tensors().values().any(|info| is_narrow(info));
-        let stored = if shards.iter().any(is_any_narrow) { DType::BF16 } else { DType::F32 };
-        let place = Place::new(device.clone(), dtype, stored);
-
-        // mlx-lm says so in the header; older files of it can be told by a tensor's shape.
-        let is_mlx = |shard: &Shard| {
-            let stated = shard.metadata.metadata().as_ref().and_then(|facts| facts.get("format"));
-            stated.is_some_and(|format| format == "mlx")
-                || shard.metadata.tensors().iter().any(|(name, info)| looks_like_mlx(name, info))
-        };
-        let format = if shards.iter().any(is_mlx) { Format::Mlx } else { Format::HuggingFace };
-        Self {
-            shards,
-            tensors,
-            listed_by,
-            format,
-            quantization: None,
-            used: RefCell::default(),
-            on_read: Box::new(|_| ()),
-            place,
-        }
+        quantization: Option<Quantization>,
+        on_read: impl Fn(u64) + 'static,
+    ) -> Result<Self> {
+        let mut files = Files::open(folder)?;
+        files.quantization = quantization;
+        files.on_read = Box::new(on_read);
+        let stored = if files.is_narrow() { DType::BF16 } else { DType::F32 };
+        Ok(Self { place: Place::new(device.clone(), dtype, stored), source: Source::Files(files) })
     }
 
-    /// Reads matrices as `quantization` says, which is what config.json has about it.
-    #[must_use]
-    pub fn with_quantization(mut self, quantization: Option<Quantization>) -> Self {
-        self.quantization = quantization;
-        self
-    }
-
-    /// Calls `on_read` with the bytes of every tensor read from now on.
-    #[must_use]
-    pub fn with_progress(mut self, on_read: impl Fn(u64) + 'static) -> Self {
-        self.on_read = Box::new(on_read);
-        self
+    /// Random weights in place of files: every tensor is there, in the shape that it is asked for, with values of the usual size.
+    /// Matrices are bf16 unless `dtype` says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The device has no random numbers.
+    pub fn random(device: &Device, dtype: Option<DType>) -> Result<Self> {
+        let place = Place::new(device.clone(), dtype, DType::BF16);
+        random::begin(device)?;
+        Ok(Self { source: Source::Random, place })
     }
 
     /// Who wrote the checkpoint. Names and shapes are taken care of here; families need it where MLX changed values.
     pub fn format(&self) -> Format {
-        self.format
+        match &self.source {
+            Source::Files(files) => files.format(),
+            Source::Random => Format::HuggingFace,
+        }
     }
 
     /// Bytes of all tensors in the files.
     pub fn bytes(&self) -> u64 {
-        self.shards.iter().map(Shard::data_bytes).sum()
-    }
-
-    /// Whether the checkpoint holds a tensor of this name.
-    pub fn contains(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
+        match &self.source {
+            Source::Files(files) => files.bytes(),
+            Source::Random => 0,
+        }
     }
 
     /// Where the tensors go, and the dtype of activations there.
@@ -160,7 +95,7 @@ impl Checkpoint {
     ///
     /// The tensor is missing, of another shape, of a dtype other than f32, f16 and bf16, or not finite.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        Ok(self.widened(name, shape)?.to_dtype(self.place.dtype)?.to_device(&self.place.device)?)
+        Ok(self.tensor_f32(name, shape)?.to_dtype(self.place.dtype)?)
     }
 
     /// Reads a tensor as f32.
@@ -169,78 +104,52 @@ impl Checkpoint {
     ///
     /// As [`tensor`](Self::tensor).
     pub fn tensor_f32(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        Ok(self.widened(name, shape)?.to_device(&self.place.device)?)
+        match &self.source {
+            Source::Files(files) => Ok(files.tensor(name, shape)?.to_device(&self.place.device)?),
+            Source::Random => random::tensor(name, shape, &self.place),
+        }
     }
 
-    /// Reads a tensor to the CPU, as f32.
-    fn widened(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        let expected = match self.format {
-            Format::Mlx if self.info(name)?.1.shape != shape => mlx_shape(name, shape),
-            _ => shape.to_vec(),
-        };
-        let values = self.dense(name, &expected, 1, &NUMBERS)?;
-        let mut wide = vec![0.0; values.rows()];
-        values.widen(0, &mut wide);
-        Ok(Tensor::from_vec(wide, shape, &Device::Cpu)?)
+    /// A weight matrix, `[out, in]`: on the CPU in the form that the file has it in (f32, f16, bf16 or quantised), elsewhere in the
+    /// dtype of activations. `name` is the tensor's with Hugging Face, and ends with `.weight`.
+    ///
+    /// # Errors
+    ///
+    /// As [`tensor`](Self::tensor), also for the scales and biases of a quantised matrix.
+    pub fn matrix(&self, name: &str, shape: &[usize; 2]) -> Result<Matrix> {
+        self.matrix_in(name, shape, &self.place)
     }
 
-    /// A tensor of numbers as rows of `columns`, found to be finite.
-    fn dense(&self, name: &str, shape: &[usize], columns: usize, dtypes: &[(Dtype, Number)]) -> Result<Dense> {
-        let (bytes, dtype) = self.stored(name, shape, dtypes)?;
-        let length = bytes.len() as u64;
-        let values = Dense::new(bytes, dtype, columns);
-        if self.is_first_use(name) {
-            if let Some((index, value)) = values.first_not_finite() {
-                let (path, tensor) = (self.info(name)?.0.path.clone(), name.to_owned());
-                return Err(Error::NotFinite { path, tensor, index, value });
+    /// As [`matrix`](Self::matrix), for products in f32 whatever the dtype of activations is.
+    ///
+    /// # Errors
+    ///
+    /// As [`matrix`](Self::matrix).
+    pub fn matrix_f32(&self, name: &str, shape: &[usize; 2]) -> Result<Matrix> {
+        self.matrix_in(name, shape, &Place { dtype: DType::F32, ..self.place.clone() })
+    }
+
+    fn matrix_in(&self, name: &str, shape: &[usize; 2], place: &Place) -> Result<Matrix> {
+        match &self.source {
+            Source::Files(files) => files.matrix(name, shape)?.moved_to(place),
+            Source::Random => random::matrix(shape, place),
+        }
+    }
+
+    /// The matrices of several experts, which the file has in one tensor, `[experts, out, in]`.
+    ///
+    /// # Errors
+    ///
+    /// As [`matrix`](Self::matrix).
+    pub fn experts(&self, name: &str, shape: &[usize; 3]) -> Result<Vec<Matrix>> {
+        match &self.source {
+            Source::Files(files) => {
+                files.experts(name, shape)?.into_iter().map(|matrix| matrix.moved_to(&self.place)).collect()
             }
-            (self.on_read)(length);
-        }
-        Ok(values)
-    }
-
-    /// A tensor's bytes, and what its dtype stands for in the table of those that are served.
-    fn stored<T: Copy>(&self, name: &str, shape: &[usize], dtypes: &[(Dtype, T)]) -> Result<(Bytes, T)> {
-        let (shard, info) = self.info(name)?;
-        let (path, tensor) = (shard.path.clone(), name.to_owned());
-        if info.shape != shape {
-            return Err(Error::Shape { path, tensor, expected: shape.to_vec(), got: info.shape.clone() });
-        }
-        match dtypes.iter().find(|(dtype, _)| *dtype == info.dtype) {
-            Some((_, meaning)) => Ok((shard.bytes(info), *meaning)),
-            None => {
-                let served = dtypes.iter().map(|(dtype, _)| format!("{dtype:?}")).collect::<Vec<_>>().join(", ");
-                Err(Error::Dtype { path, tensor, served, dtype: format!("{:?}", info.dtype) })
+            Source::Random => {
+                let [experts, out, inputs] = *shape;
+                (0..experts).map(|_| random::matrix(&[out, inputs], &self.place)).collect()
             }
         }
     }
-
-    /// Whether nobody asked for the tensor before: experts and tied weights are asked for more than once, and looked
-    /// through and counted the first time.
-    fn is_first_use(&self, name: &str) -> bool {
-        self.used.borrow_mut().insert(name.to_owned())
-    }
-
-    /// The file that holds a tensor, and what its header says of it.
-    fn info(&self, name: &str) -> Result<(&Shard, &TensorInfo)> {
-        let missing = || Error::MissingTensor { path: self.listed_by.clone(), tensor: name.to_owned() };
-        let shard = &self.shards[*self.tensors.get(name).ok_or_else(missing)?];
-        Ok((shard, shard.metadata.info(name).ok_or_else(missing)?))
-    }
-}
-
-/// Tensor name to file name.
-fn read_index(path: &Path) -> Result<BTreeMap<String, String>> {
-    #[derive(serde::Deserialize)]
-    struct Index {
-        weight_map: BTreeMap<String, String>,
-    }
-    let text = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    let index: Index = serde_json::from_slice(&text)
-        .map_err(|error| Error::malformed(path, format!("expected an object with `weight_map`: {error}")))?;
-    // A file name with a folder in it would reach outside of the checkpoint.
-    if let Some(file) = index.weight_map.values().find(|file| Path::new(file).file_name() != Some(file.as_ref())) {
-        return Err(Error::malformed(path, format!("`weight_map` names {file:?}, expected a file beside the index")));
-    }
-    Ok(index.weight_map)
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use ssm_engine::bench::{Machine, OK, Plan, Record, measure, write};
+use ssm_engine::bench::{Machine, OK, Plan, Record, any_prompt, measure, prompt, write};
+use ssm_engine::model;
 use ssm_engine::ssm::Step;
 use ssm_engine::{Error, Result};
 
@@ -33,6 +34,7 @@ Examples:
   ssm-engine bench-decode all --models-dir models --output graph.csv --step graph
   ssm-engine bench-decode all --models-dir models --output bench.csv --suffix kernel    # writes bench_kernel.csv
   ssm-engine bench-decode DIR --ab --prompt-tokens 512 --max-tokens 128 --rounds 9 --json
+  ssm-engine bench-decode DIR --ab --random-weights --device cuda    # the speed that a config.json implies
 
 Exit status: 0 every model was measured, 1 one was not or the run failed, 2 wrong arguments."
 )]
@@ -73,6 +75,9 @@ pub struct Arguments {
     /// Measure kernel and graph alternately, on one model
     #[arg(long)]
     ab: bool,
+    /// Draw weights at random: of the checkpoint folder only config.json is read
+    #[arg(long, requires = "ab")]
+    random_weights: bool,
     #[command(flatten)]
     place: PlaceArguments,
     /// Print JSON
@@ -96,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Ending {
             let text = "--ab: expected one checkpoint folder, got `all`; `verify-models` does it for a folder of them";
             return Err(Failure::refused(Error::Request(text.to_owned())));
         }
-        return super::ending::done(alternate(model, &place, plan, arguments.json));
+        return super::ending::done(alternate(model, arguments, &place, plan));
     }
     let folders = if all {
         let models_dir = checkpoints::models_dir(arguments.models_dir.as_deref()).map_err(Failure::refused)?;
@@ -107,10 +112,17 @@ pub fn run(arguments: &Arguments) -> Ending {
     Ok(measure_all(arguments, &place, plan, &folders)?)
 }
 
-fn alternate(model: &Path, place: &Chosen, plan: Plan, json: bool) -> Result<()> {
-    let (model, tokenizer) = super::load(model, place)?;
-    let comparison = compare(&*model, &tokenizer, plan)?;
-    if json {
+fn alternate(folder: &Path, arguments: &Arguments, place: &Chosen, plan: Plan) -> Result<()> {
+    let (model, prompt) = if arguments.random_weights {
+        let model = model::load_random(folder, &place.device, place.dtype)?;
+        let prompt = any_prompt(model.info().vocabulary, plan.prompt_tokens);
+        (model, prompt)
+    } else {
+        let (model, tokenizer) = super::load(folder, place)?;
+        (model, prompt(&tokenizer, plan.prompt_tokens)?)
+    };
+    let comparison = compare(&*model, &prompt, plan)?;
+    if arguments.json {
         return super::print_json(&comparison);
     }
     comparison.lines().iter().try_for_each(|line| super::print_line(line))

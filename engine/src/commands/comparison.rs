@@ -6,18 +6,23 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use ssm_engine::Result;
-use ssm_engine::bench::{Plan, prompt};
+use ssm_engine::bench::Plan;
 use ssm_engine::decoder::{Decoder, PROMPT_CHUNK};
 use ssm_engine::generation::rate;
 use ssm_engine::model::Model;
 use ssm_engine::sampling::argmax;
 use ssm_engine::ssm::{Step, StepChoice};
 use ssm_engine::statistics::median;
-use ssm_engine::tokenizer::Tokenizer;
 
 /// What was measured.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
+    /// As in config.json.
+    pub architecture: &'static str,
+    /// Where the tensors are.
+    pub tensors: String,
+    /// Of activations.
+    pub dtype: &'static str,
     /// Port of the kernel.
     pub port: &'static str,
     /// Its device and path.
@@ -57,26 +62,25 @@ pub struct Agreement {
     pub first_greedy_difference: Option<usize>,
 }
 
-/// Measures, a plan's warm-up per round and arm. Every round times both arms, and the first of them alternates.
+/// Measures after a prompt of at least one token, a plan's warm-up per round and arm. Every round times both arms, and the first of them alternates.
 ///
 /// # Errors
 ///
 /// No kernel port; what the decoder refuses.
-pub fn compare(model: &dyn Model, tokenizer: &Tokenizer, plan: Plan) -> Result<Comparison> {
+pub fn compare(model: &dyn Model, prompt: &[u32], plan: Plan) -> Result<Comparison> {
     let kernel = Step::for_model(StepChoice::Kernel, model)?;
     let graph = Step::for_model(StepChoice::Graph, model)?;
     let device = match &kernel {
         Step::Kernel(kernel) => kernel.describe(),
         Step::Graph { reason } => reason.clone(),
     };
-    let prompt = prompt(tokenizer, plan.prompt_tokens)?;
     let bar = super::progress_bar("{msg} {pos}/{len} tokens {wide_bar} {eta}");
     bar.set_length((2 * plan.rounds + 1) as u64 * (plan.warmup_tokens + plan.max_tokens) as u64);
 
     bar.set_message("prefill");
     let start = Instant::now();
     let mut base = Decoder::new(model, &kernel)?;
-    let first = argmax(&base.prefill(&prompt, PROMPT_CHUNK)?);
+    let first = argmax(&base.prefill(prompt, PROMPT_CHUNK)?);
     let prefill_tok_s = rate(prompt.len(), start.elapsed());
 
     bar.set_message("agreement");
@@ -105,6 +109,9 @@ pub fn compare(model: &dyn Model, tokenizer: &Tokenizer, plan: Plan) -> Result<C
     let middle = |rates: &[f64]| median(rates).unwrap_or_default();
     let (kernel_median_tok_s, graph_median_tok_s) = (middle(&kernel_tok_s), middle(&graph_tok_s));
     Ok(Comparison {
+        architecture: model.info().architecture,
+        tensors: format!("{:?}", model.place().device.location()),
+        dtype: model.place().dtype.as_str(),
         port: kernel.name(),
         device,
         prompt_tokens: prompt.len(),

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use ssm_engine::Result;
-use ssm_engine::bench::Plan;
+use ssm_engine::bench::{Plan, prompt};
 use ssm_engine::decoder::Decoder;
 use ssm_engine::generation::generate;
 use ssm_engine::sampling::Sampler;
@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Step::Graph { reason } => print_line(&format!("No comparison with the kernel: {reason}")),
         Step::Kernel(_) => {
             print_line("Decode with kernel and graph, alternately\n")?;
-            let comparison = compare(&*model, &tokenizer, PLAN)?;
+            let comparison = compare(&*model, &prompt(&tokenizer, PLAN.prompt_tokens)?, PLAN)?;
             comparison.lines().iter().try_for_each(|line| print_line(&format!("  {line}")))
         }
     }

@@ -174,12 +174,12 @@ impl GraniteConfig {
 
     fn load_experts(&self, checkpoint: &Checkpoint, name: &str, config: MoeConfig) -> Result<MixtureOfExperts> {
         let (hidden, MoeConfig { width, experts, per_token }) = (self.hidden, config);
-        let router = Linear::load(checkpoint, &format!("{name}.router.layer"), experts, hidden, false)?;
+        let router = Linear::load_f32(checkpoint, &format!("{name}.router.layer"), experts, hidden)?;
         let gate_up = checkpoint.experts(&format!("{name}.input_linear.weight"), &[experts, 2 * width, hidden])?;
         let down = checkpoint.experts(&format!("{name}.output_linear.weight"), &[experts, hidden, width])?;
         let expert =
             |(gate_up, down)| Mlp::new(Linear::new(gate_up, None), Activation::SiluGated, Linear::new(down, None));
         let experts = gate_up.into_iter().zip(down).map(expert).collect();
-        Ok(MixtureOfExperts::new(Router::new(router, per_token, Scoring::Softmax), experts))
+        MixtureOfExperts::new(Router::new(router, per_token, Scoring::Softmax), experts)
     }
 }

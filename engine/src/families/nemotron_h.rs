@@ -216,17 +216,17 @@ impl NemotronConfig {
     fn load_experts(&self, checkpoint: &Checkpoint, name: &str, moe: MoeConfig) -> Result<MixtureOfExperts> {
         let correction = checkpoint.tensor_f32(&format!("{name}.gate.e_score_correction_bias"), &[moe.experts])?;
         let scoring = Scoring::Sigmoid(SigmoidScoring {
-            correction: correction.to_vec1()?,
+            correction,
             groups: moe.groups,
             groups_kept: moe.groups_kept,
             normalise: moe.normalise,
             factor: moe.factor,
         });
-        let logits = Linear::load(checkpoint, &format!("{name}.gate"), moe.experts, self.hidden, false)?;
+        let logits = Linear::load_f32(checkpoint, &format!("{name}.gate"), moe.experts, self.hidden)?;
         let channels = moe.latent.unwrap_or(self.hidden);
         let expert = |e| load_mlp(checkpoint, &format!("{name}.experts.{e}"), channels, moe.width, false);
         let experts = (0..moe.experts).map(expert).collect::<Result<_>>()?;
-        let mixture = MixtureOfExperts::new(Router::new(logits, moe.per_token, scoring), experts);
+        let mixture = MixtureOfExperts::new(Router::new(logits, moe.per_token, scoring), experts)?;
         let Some(latent) = moe.latent else { return Ok(mixture) };
         let projection =
             |part: &str, out, inputs| Linear::load(checkpoint, &format!("{name}.{part}"), out, inputs, self.mlp_bias);

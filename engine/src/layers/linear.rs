@@ -55,6 +55,20 @@ impl Linear {
         Ok(Self::new(weight, bias))
     }
 
+    /// As [`load`](Self::load) without a bias, for inputs in f32 whatever the dtype of activations is.
+    ///
+    /// # Errors
+    ///
+    /// What [`Checkpoint::matrix`] refuses.
+    pub fn load_f32(checkpoint: &Checkpoint, name: &str, out: usize, inputs: usize) -> Result<Self> {
+        Ok(Self::new(checkpoint.matrix_f32(&format!("{name}.weight"), &[out, inputs])?, None))
+    }
+
+    /// The matrix, where it is on a device other than the CPU and there is nothing beside it.
+    pub(super) fn on_device(&self) -> Option<&Tensor> {
+        self.weight.tensor().filter(|_| self.scale.is_none() && self.bias.is_none())
+    }
+
     /// Several products with the same input as one, their outputs side by side.
     ///
     /// # Errors

@@ -48,8 +48,10 @@ pub struct GatedNorm {
 pub struct Mamba2 {
     config: Mamba2Config,
     in_proj: Linear,
-    /// `[1, conv_channels]` for each tap, the oldest first.
-    taps: Vec<Tensor>,
+    /// `[d_conv, conv_channels]`, the oldest first.
+    taps: Tensor,
+    /// `[1, d_conv]`: a sum over taps is a product with it.
+    ones: Tensor,
     conv_bias: Option<Tensor>,
     from_x: Option<FromX>,
     ssm: SsmParams,
@@ -85,14 +87,14 @@ impl Mamba2 {
         };
 
         let conv = checkpoint.tensor_f32(&part("conv1d.weight"), &[conv_channels, 1, d_conv])?;
-        let conv = conv.squeeze(1)?.t()?.contiguous()?;
-        let taps = (0..d_conv).map(|tap| conv.narrow(0, tap, 1)).collect::<candle_core::Result<_>>()?;
+        let taps = conv.squeeze(1)?.t()?.contiguous()?;
         let conv_bias = || checkpoint.tensor_f32(&part("conv1d.bias"), &[conv_channels]);
         let norm =
             |norm: GatedNorm| RmsNorm::load_f32(checkpoint, &part("norm"), channels, norm.eps)?.per_group(norm.groups);
         Ok(Self {
             config,
             in_proj,
+            ones: Tensor::ones((1, d_conv), DType::F32, taps.device())?,
             taps,
             conv_bias: config.conv_bias.then(conv_bias).transpose()?,
             from_x,
@@ -173,15 +175,14 @@ impl Mamba2 {
         let (tokens, before) = (input.dim(0)?, self.config.d_conv - 1);
         // Rows are positions: every tap is then a product with a contiguous block of rows, for one token and for many.
         let window = if before == 0 { input.contiguous()? } else { Tensor::cat(&[&cache.conv, input], 0)? };
-        let mut sum: Option<Tensor> = None;
-        for (offset, tap) in self.taps.iter().enumerate() {
-            let part = window.narrow(0, offset, tokens)?.broadcast_mul(tap)?;
-            sum = Some(match sum {
-                Some(sum) => (sum + part)?,
-                None => part,
-            });
-        }
-        let sum = sum.ok_or_else(|| candle_core::Error::msg("a convolution has at least one tap"))?;
+        let sum = match tokens {
+            // As few operations as can be: on a GPU each one costs more than what it computes here.
+            1 => self.ones.matmul(&(&window * &self.taps)?)?,
+            _ => {
+                let part = |tap| window.narrow(0, tap, tokens)?.broadcast_mul(&self.taps.narrow(0, tap, 1)?);
+                (1..self.config.d_conv).try_fold(part(0)?, |sum, tap| sum + part(tap)?)?
+            }
+        };
         let sum = match &self.conv_bias {
             Some(bias) => sum.broadcast_add(bias)?,
             None => sum,

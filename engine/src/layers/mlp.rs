@@ -15,6 +15,19 @@ pub enum Activation {
     SquaredRelu,
 }
 
+impl Activation {
+    /// What the first product gives, `[rows, channels]`, to what the second one takes.
+    pub(super) fn forward(self, inner: &Tensor) -> candle_core::Result<Tensor> {
+        match self {
+            Self::SiluGated => {
+                let width = inner.dim(D::Minus1)? / 2;
+                inner.narrow(1, 0, width)?.silu()? * inner.narrow(1, width, width)?
+            }
+            Self::SquaredRelu => inner.relu()?.sqr(),
+        }
+    }
+}
+
 /// `down(activation(up(x)))`.
 #[derive(Debug)]
 pub struct Mlp {
@@ -56,14 +69,11 @@ impl Mlp {
     ///
     /// Another number of channels.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let inner = self.up.forward(x)?;
-        let inner = match self.activation {
-            Activation::SiluGated => {
-                let width = inner.dim(D::Minus1)? / 2;
-                (inner.narrow(1, 0, width)?.silu()? * inner.narrow(1, width, width)?)?
-            }
-            Activation::SquaredRelu => inner.relu()?.sqr()?,
-        };
-        self.down.forward(&inner)
+        self.down.forward(&self.activation.forward(&self.up.forward(x)?)?)
+    }
+
+    /// The two matrices and what is between them, where they are on a device other than the CPU and all that there is.
+    pub(super) fn on_device(&self) -> Option<(&Tensor, Activation, &Tensor)> {
+        Some((self.up.on_device()?, self.activation, self.down.on_device()?))
     }
 }

@@ -1,17 +1,25 @@
 //! The mixture of experts: a router picks a few experts per token, and only those are evaluated.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use super::router::Choice;
-use super::{Linear, Mlp, Router};
+use super::{Activation, Linear, Mlp, Router};
 use crate::error::Result;
 
 /// Experts and their router.
 #[derive(Debug)]
 pub struct MixtureOfExperts {
     router: Router,
-    experts: Vec<Mlp>,
+    experts: Experts,
     latent: Option<Latent>,
+}
+
+#[derive(Debug)]
+enum Experts {
+    /// Each by itself.
+    Each(Vec<Mlp>),
+    /// In one tensor, on a device other than the CPU.
+    Stacked(Stacked),
 }
 
 /// Projections around the experts, which then work on fewer channels than the router.
@@ -21,10 +29,29 @@ struct Latent {
     out_of: Linear,
 }
 
+/// Experts of one shape, one after the other, so that those of a token can be gathered on the device: the host neither waits for
+/// their numbers nor queues an operation for each of them.
+#[derive(Debug)]
+struct Stacked {
+    /// `[experts, width or 2 * width, hidden]`.
+    up: Tensor,
+    activation: Activation,
+    /// `[experts, hidden, width]`.
+    down: Tensor,
+}
+
 impl MixtureOfExperts {
     /// A mixture of as many experts as the router has logits.
-    pub fn new(router: Router, experts: Vec<Mlp>) -> Self {
-        Self { router, experts, latent: None }
+    ///
+    /// # Errors
+    ///
+    /// The device has no room.
+    pub fn new(router: Router, experts: Vec<Mlp>) -> Result<Self> {
+        let experts = match Stacked::of(&experts)? {
+            Some(stacked) => Experts::Stacked(stacked),
+            None => Experts::Each(experts),
+        };
+        Ok(Self { router, experts, latent: None })
     }
 
     /// The same with a projection of what the experts get, and one of their sum.
@@ -39,22 +66,27 @@ impl MixtureOfExperts {
     ///
     /// Another number of channels.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let chosen = self.router.choose(x)?;
-        let Some(latent) = &self.latent else { return self.mix(x, &chosen) };
-        latent.out_of.forward(&self.mix(&latent.into.forward(x)?, &chosen)?)
+        let Some(latent) = &self.latent else { return self.mix(x, x) };
+        latent.out_of.forward(&self.mix(x, &latent.into.forward(x)?)?)
     }
 
-    fn mix(&self, x: &Tensor, chosen: &[Vec<Choice>]) -> Result<Tensor> {
-        match chosen {
-            [chosen] => self.mix_one(x, chosen),
-            _ => self.mix_many(x, chosen),
+    /// The experts that the router chooses for `x`, of `inputs`.
+    fn mix(&self, x: &Tensor, inputs: &Tensor) -> Result<Tensor> {
+        if let (Experts::Stacked(stacked), 1) = (&self.experts, x.dim(0)?)
+            && let Some((chosen, weights)) = self.router.choose_on_device(x)?
+        {
+            return stacked.mix(inputs, &chosen, &weights);
+        }
+        match &*self.router.choose(x)? {
+            [chosen] => self.mix_one(inputs, chosen),
+            chosen => self.mix_many(inputs, chosen),
         }
     }
 
     fn mix_one(&self, x: &Tensor, chosen: &[Choice]) -> Result<Tensor> {
         let mut sum: Option<Tensor> = None;
         for &Choice { expert, weight } in chosen {
-            let part = (self.experts[expert].forward(x)? * f64::from(weight))?;
+            let part = (self.experts.forward(expert, x)? * f64::from(weight))?;
             sum = Some(match sum {
                 Some(sum) => (sum + part)?,
                 None => part,
@@ -73,15 +105,90 @@ impl MixtureOfExperts {
             }
         }
         let mut sum = x.zeros_like()?;
-        for (expert, (tokens, weights)) in self.experts.iter().zip(rows) {
+        for (expert, (tokens, weights)) in rows.into_iter().enumerate() {
             if tokens.is_empty() {
                 continue;
             }
             let weights = Tensor::from_vec(weights, (tokens.len(), 1), x.device())?.to_dtype(x.dtype())?;
             let tokens = Tensor::new(tokens, x.device())?;
-            let part = expert.forward(&x.index_select(&tokens, 0)?)?.broadcast_mul(&weights)?;
+            let part = self.experts.forward(expert, &x.index_select(&tokens, 0)?)?.broadcast_mul(&weights)?;
             sum = sum.index_add(&tokens, &part, 0)?;
         }
         Ok(sum)
+    }
+}
+
+impl Experts {
+    fn len(&self) -> usize {
+        match self {
+            Self::Each(experts) => experts.len(),
+            Self::Stacked(stacked) => stacked.up.dims()[0],
+        }
+    }
+
+    fn forward(&self, expert: usize, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Each(experts) => experts[expert].forward(x),
+            Self::Stacked(stacked) => stacked.forward(expert, x),
+        }
+    }
+}
+
+impl Stacked {
+    /// Of experts whose matrices are on a device other than the CPU, of one shape and without anything beside them.
+    fn of(experts: &[Mlp]) -> Result<Option<Self>> {
+        let parts: Option<Vec<_>> = experts.iter().map(Mlp::on_device).collect();
+        let Some(parts) = parts.filter(|parts| !parts.is_empty()) else { return Ok(None) };
+        let activation = parts[0].1;
+        if parts.iter().any(|part| part.1 != activation) {
+            return Ok(None);
+        }
+        let ups: Vec<&Tensor> = parts.iter().map(|part| part.0).collect();
+        let downs: Vec<&Tensor> = parts.iter().map(|part| part.2).collect();
+        Ok(Some(Self { up: Tensor::stack(&ups, 0)?, activation, down: Tensor::stack(&downs, 0)? }))
+    }
+
+    fn forward(&self, expert: usize, x: &Tensor) -> Result<Tensor> {
+        let inner = self.activation.forward(&x.matmul(&self.up.get(expert)?.t()?)?)?;
+        Ok(inner.matmul(&self.down.get(expert)?.t()?)?)
+    }
+
+    /// The experts `chosen`, `[count]`, of the one token of `x`, `[1, hidden]`, summed with `weights`, `[1, count]` f32.
+    fn mix(&self, x: &Tensor, chosen: &Tensor, weights: &Tensor) -> Result<Tensor> {
+        let count = chosen.dim(0)?;
+        let (up, down) = (self.up.index_select(chosen, 0)?, self.down.index_select(chosen, 0)?);
+        let (_, wide, hidden) = up.dims3()?;
+        let inner = x.matmul(&up.reshape((count * wide, hidden))?.t()?)?.reshape((count, wide))?;
+        let inner = self.activation.forward(&inner)?.unsqueeze(1)?;
+        let outputs = inner.matmul(&down.transpose(1, 2)?)?.squeeze(1)?;
+        // In f32, as the host weighs.
+        Ok(weights.matmul(&outputs.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scoring;
+    use super::*;
+    use crate::matrix::Matrix;
+    use candle_core::Device;
+
+    #[test]
+    fn gathered_experts_give_what_each_by_itself_gives() {
+        let normal = |shape: &[usize]| Tensor::randn(0.0_f32, 0.5, shape, &Device::Cpu).unwrap();
+        let (experts, width, hidden) = (5, 6, 7);
+        for (activation, wide) in [(Activation::SiluGated, 2 * width), (Activation::SquaredRelu, width)] {
+            let stacked =
+                Stacked { up: normal(&[experts, wide, hidden]), activation, down: normal(&[experts, hidden, width]) };
+            let logits = Linear::new(Matrix::from_tensor(&normal(&[experts, hidden])).unwrap(), None);
+            let x = normal(&[1, hidden]);
+            let linear = |stack: &Tensor, e| Linear::new(Matrix::from_tensor(&stack.get(e).unwrap()).unwrap(), None);
+            let each = (0..experts).map(|e| Mlp::new(linear(&stacked.up, e), activation, linear(&stacked.down, e)));
+            let mixture = MixtureOfExperts::new(Router::new(logits, 3, Scoring::Softmax), each.collect()).unwrap();
+            let (chosen, weights) = mixture.router.choose_on_device(&x).unwrap().unwrap();
+            let difference = (mixture.forward(&x).unwrap() - stacked.mix(&x, &chosen, &weights).unwrap()).unwrap();
+            let largest: f32 = difference.abs().unwrap().max_all().unwrap().to_scalar().unwrap();
+            assert!(largest < 1e-5, "{activation:?}: {largest}");
+        }
     }
 }

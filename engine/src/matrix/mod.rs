@@ -79,6 +79,16 @@ impl Matrix {
         Ok(Self::new(Block::Dense(Dense::new(Bytes::new(bytes), Dtype::F32, inputs))))
     }
 
+    /// A tensor `[out, in]` on a device other than the CPU, in the dtype of activations there.
+    ///
+    /// # Errors
+    ///
+    /// Not two dimensions.
+    pub(crate) fn on_device(values: Tensor) -> Result<Self> {
+        let (outputs, inputs) = values.dims2()?;
+        Ok(Self { values: Values::Tensor(values), outputs, inputs })
+    }
+
     /// Several matrices of the same number of columns as one, their rows one under another.
     ///
     /// # Errors
@@ -116,6 +126,14 @@ impl Matrix {
         let upload = |part: Result<Tensor>| Ok(part?.to_dtype(place.dtype)?.to_device(&place.device)?);
         let parts = self.widened(blocks).map(upload).collect::<Result<Vec<_>>>()?;
         Ok(Self { values: Values::Tensor(Tensor::cat(&parts, 0)?), ..self })
+    }
+
+    /// The values as they are on a device other than the CPU.
+    pub(crate) fn tensor(&self) -> Option<&Tensor> {
+        match &self.values {
+            Values::Tensor(tensor) => Some(tensor),
+            Values::Blocks(_) => None,
+        }
     }
 
     /// Rows: channels out.

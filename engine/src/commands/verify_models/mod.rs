@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use ssm_engine::Result;
-use ssm_engine::bench::{Machine, Plan, TEXT};
+use ssm_engine::bench::{Machine, Plan, TEXT, prompt};
 use ssm_engine::decoder::Decoder;
 use ssm_engine::file::replace;
 use ssm_engine::generation::generate;
@@ -206,7 +206,7 @@ fn check(folder: &Path, place: &Chosen, arguments: &Arguments, text: &str) -> Re
         kernel_text: greedy(model, &tokenizer, &kernel, arguments)?,
         graph_text: greedy(model, &tokenizer, &graph, arguments)?,
         trace: trace::compare(&reference, &candidate, arguments.decided)?,
-        speed: compare(model, &tokenizer, plan)?,
+        speed: compare(model, &prompt(&tokenizer, plan.prompt_tokens)?, plan)?,
     })
 }
 

@@ -34,7 +34,9 @@ mod kernel;
 #[cfg(feature = "metal")]
 mod metal;
 mod operand;
+mod pool;
 mod update;
 
 pub use kernel::kernel_for;
+pub use pool::keep_freed_memory;
 pub use update::Update;

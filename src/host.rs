@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use ndarray::{ArrayView, ArrayViewMut, Dimension};
 
 use crate::problem::{BatchStrides, Dims, Dt, Dtypes, Launch, Pointers, Problem, validate, validate_slots};
-use crate::{Dtype, Element, Error};
+use crate::{Dtype, Element, Error, Kernel, Stream, staging};
 
 /// Dimensions of the largest tensor, the state.
 const MAX_RANK: usize = 4;
@@ -360,5 +360,34 @@ impl<'a> Step<'a> {
 
         validate_slots(&dims, self.slots_in, self.slots_out, problem.update_state, launch.in_place())?;
         Ok(launch)
+    }
+}
+
+/// [`Kernel::step`] on host memory of which only the addresses are known, as a caller from C has it: checks the slot indices, runs
+/// the step, moving data where the port needs that, and returns when y and the state are there.
+///
+/// # Errors
+///
+/// What [`validate_slots`] refuses: nothing has been written then. Faults of the driver, as [`Kernel::step`] has them.
+///
+/// # Safety
+///
+/// What [`Kernel::launch`] asks for, of host memory on every port: each pointer is to its whole tensor, initialised where it is
+/// read; y overlaps no other tensor, and the written state none but `state_in`; nobody else writes these tensors or reads y and
+/// the written state meanwhile.
+#[allow(unsafe_code)] // raw pointers
+pub unsafe fn step_at(kernel: &dyn Kernel, launch: &Launch) -> Result<(), Error> {
+    let (problem, at) = (launch.problem(), launch.at());
+    let list = |at: *const i32| {
+        // SAFETY: the caller vouches for `batch` indices behind each list that is not null.
+        (!at.is_null()).then(|| unsafe { std::slice::from_raw_parts(at, problem.dims.batch) })
+    };
+    let slots_out = if problem.update_state { list(at.slots_out) } else { None };
+    validate_slots(&problem.dims, list(at.slots_in), slots_out, problem.update_state, launch.in_place())?;
+    match kernel.memory() {
+        // SAFETY: the caller's promise; the slots were checked above, and the port works on the host's memory.
+        None => unsafe { kernel.launch(launch, Stream::DEFAULT) },
+        // SAFETY: the caller's promise; the slots were checked above.
+        Some(memory) => unsafe { staging::run(kernel, memory, launch) },
     }
 }

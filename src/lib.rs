@@ -73,13 +73,12 @@ mod port;
 pub mod ports;
 mod problem;
 pub mod reference;
-#[cfg(any(feature = "cuda", feature = "rocm", feature = "metal"))]
 mod staging;
 pub mod switches;
 
 pub use dtype::{Dtype, Element};
 pub use error::{DriverError, Error, Failed, Mismatch, NoPort, Unavailable};
-pub use host::{State, Step, Tensor, TensorMut};
+pub use host::{State, Step, Tensor, TensorMut, step_at};
 pub use memory::{Buffer, Memory};
 pub use port::{
     Kernel, Port, SSM_PORTS, Stream, has_kernel_port, select_kernel_port, select_with, ssm_kernel_available,

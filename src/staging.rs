@@ -6,19 +6,19 @@
 use std::ffi::c_void;
 use std::ops::Range;
 
+#[cfg(any(feature = "cuda", feature = "rocm", feature = "metal"))]
+use crate::Step;
 use crate::memory::{Buffer, Memory};
-use crate::{Dtype, Error, Kernel, Launch, Pointers, Step, Stream, validate};
+use crate::{Dtype, Error, Kernel, Launch, Pointers, Stream, validate};
 
 /// Runs a step in the memory of its port.
 ///
 /// # Errors
 ///
 /// What [`Kernel::step`] says. Until the launch has succeeded, nothing of the host's is written.
+#[cfg(any(feature = "cuda", feature = "rocm", feature = "metal"))]
 pub fn step(kernel: &dyn Kernel, memory: &dyn Memory, step: &Step<'_>) -> Result<(), Error> {
     let launch = step.bind()?;
-    if launch.problem().dims.batch == 0 {
-        return Ok(());
-    }
     // SAFETY: `bind` checked lengths, layouts and slots of borrows that `step` holds: shared ones for what is read, exclusive
     // ones for y and the written state.
     unsafe { run(kernel, memory, &launch) }
@@ -50,12 +50,21 @@ impl Inputs<'_> {
     }
 }
 
+/// [`step`] for tensors of which the addresses are known.
+///
+/// # Errors
+///
+/// Faults of the driver. Until the launch has succeeded, nothing of the host's is written.
+///
 /// # Safety
 ///
 /// The launch's pointers are to whole tensors of host memory that nobody else writes, those of y and the written state to some
-/// that nobody else uses; the slots passed `validate_slots`; there is at least one batch row.
-unsafe fn run(kernel: &dyn Kernel, memory: &dyn Memory, launch: &Launch) -> Result<(), Error> {
+/// that nobody else uses; the slots passed `validate_slots`.
+pub unsafe fn run(kernel: &dyn Kernel, memory: &dyn Memory, launch: &Launch) -> Result<(), Error> {
     let (problem, at) = (launch.problem(), launch.at());
+    if problem.dims.batch == 0 {
+        return Ok(());
+    }
     let (dims, dtypes, strides) = (problem.dims, problem.dtypes, problem.strides);
     let (channels, columns) = (dims.heads * dims.head_dim, dims.groups * dims.d_state);
     // Bytes from the first element of the first batch row to the last of the last one.

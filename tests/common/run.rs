@@ -1,7 +1,7 @@
 //! Runs a fixture on a kernel at one level of the interface.
 
 use ndarray::ShapeBuilder;
-use ssm_update::{Error, Kernel, Pointers, State, Step, Stream, validate};
+use ssm_update::{Error, Kernel, Pointers, State, Step, Stream, step_at, validate};
 
 use super::buffer::Guarded;
 use super::case::StateMode;
@@ -15,13 +15,15 @@ pub enum Level {
     Slices,
     /// `Kernel::step` on `ndarray` views.
     Views,
+    /// `validate` and `step_at` on raw pointers.
+    Addresses,
     /// `validate` and `Kernel::launch` on raw pointers.
     Launch,
 }
 
 impl Level {
     /// Every level, for tables.
-    pub const ALL: [Self; 3] = [Self::Slices, Self::Views, Self::Launch];
+    pub const ALL: [Self; 4] = [Self::Slices, Self::Views, Self::Addresses, Self::Launch];
 }
 
 /// Runs the step on the fixture's own buffers.
@@ -29,6 +31,7 @@ pub fn run(kernel: &dyn Kernel, fixture: &mut Fixture, level: Level) -> Result<(
     match level {
         Level::Slices => kernel.step(slices(fixture)),
         Level::Views => kernel.step(views(fixture)),
+        Level::Addresses => addresses(kernel, fixture),
         Level::Launch => launch(kernel, fixture),
     }
 }
@@ -114,10 +117,8 @@ pub fn views(fixture: &mut Fixture) -> Step<'_> {
     }
 }
 
-/// The launch level, in the memory of the kernel's port.
-fn launch(kernel: &dyn Kernel, fixture: &mut Fixture) -> Result<(), Error> {
-    let mut memory = memory::of(kernel);
-    let mut place = |(whole, len, body): (*mut u8, usize, usize)| memory.place(whole, len).wrapping_add(body);
+/// The fixture's tensors, each where `place` puts it: a buffer's start, its length in bytes, and where in it the tensor begins.
+fn pointers(fixture: &mut Fixture, mut place: impl FnMut((*mut u8, usize, usize)) -> *mut u8) -> Pointers {
     let mut at = Pointers {
         x: place(fixture.x.raw()).cast(),
         b: place(fixture.b.raw()).cast(),
@@ -147,6 +148,21 @@ fn launch(kernel: &dyn Kernel, fixture: &mut Fixture) -> Result<(), Error> {
             *pointer = place(list.raw()).cast();
         }
     }
+    at
+}
+
+/// The host level on raw pointers.
+fn addresses(kernel: &dyn Kernel, fixture: &mut Fixture) -> Result<(), Error> {
+    let at = pointers(fixture, |(whole, _, body)| whole.wrapping_add(body));
+    let launch = validate(&fixture.problem(), &at)?;
+    // SAFETY: every pointer is to a whole tensor of the fixture, distinct buffers do not overlap, and nobody else has them.
+    unsafe { step_at(kernel, &launch) }
+}
+
+/// The launch level, in the memory of the kernel's port.
+fn launch(kernel: &dyn Kernel, fixture: &mut Fixture) -> Result<(), Error> {
+    let mut memory = memory::of(kernel);
+    let at = pointers(fixture, |(whole, len, body)| memory.place(whole, len).wrapping_add(body));
     let result = validate(&fixture.problem(), &at).and_then(|launch| {
         // SAFETY: every pointer is to a whole tensor of the fixture in this port's memory, distinct buffers do not
         // overlap, nobody else has them, and slot lists are unique and within the pool (or visible to a port that

@@ -54,6 +54,11 @@ bindings: ## Compare the declarations of the HIP library with its headers (ARGS=
 	@bash scripts/setup.sh build
 	@cargo run --release --locked --quiet -p ssm-update-bindings -- $(ARGS)
 
+.PHONY: header
+header: ## Write include/ssm_update.h from capi/src
+	@bash scripts/setup.sh
+	cargo test --release --locked --quiet -p ssm-update-capi --test header -- --ignored
+
 .PHONY: prebuilt
 prebuilt: ## Make the committed code objects again from hip/ and gpu/ (HIPCC=... names another compiler)
 	@bash scripts/setup.sh

@@ -2,7 +2,7 @@
 """Checks that every crate the workspace may build has a licence that lets ssm-update be shipped under its own.
 
 Reads the SPDX expressions in `cargo metadata` (all platforms, all features, development dependencies too) and evaluates
-them against the table ALLOWED. Fails naming crate, version and expression. Before that, it tests itself: expressions that
+them against the tables ALLOWED and TOOLS. Fails naming crate, version and expression. Before that, it tests itself: expressions that
 must pass, and ones that must not.
 """
 
@@ -27,6 +27,12 @@ ALLOWED = {
     "Unicode-3.0": "notice only; tables that are derived from Unicode's data files",
     "Unlicense": "public domain",
     "Zlib": "notice in source form; changed versions are marked",
+}
+
+# Crates under other licences that only tests and tools run. Nothing of them is in what is shipped, which is checked: they may be
+# development dependencies and no others.
+TOOLS = {
+    "cbindgen": ("MPL-2.0", "writes include/ssm_update.h; copyleft for changes of its own files, none for what it writes"),
 }
 
 # What the packages of this workspace have to say themselves.
@@ -91,9 +97,13 @@ def permitted(expression):
     return value
 
 
-def objection(package):
-    """Why a package of `cargo metadata` may not be used, or None."""
+def objection(package, kinds=frozenset()):
+    """Why a package of `cargo metadata` may not be used, or None. `kinds`: how others depend on it."""
     expression = package["license"]
+    if package["name"] in TOOLS:
+        if expression != TOOLS[package["name"]][0]:
+            return f"{expression}, and not {TOOLS[package['name']][0]} as in TOOLS"
+        return None if kinds == {"dev"} else f"{expression}, and a dependency of the kinds {sorted(map(str, kinds))}, not of tests alone"
     if expression is None:
         return f"no licence expression (licence file: {package['license_file'] or 'none'})"
     if package["source"] is None:
@@ -137,6 +147,12 @@ def self_test():
     assert objection(crate | {"license": None}), "a crate without a licence was not reported"
     assert objection(crate | {"license": "MIT", "source": None}), "a package of our own with another licence was not reported"
     assert not objection(crate | {"license": "MIT"}), "an allowed licence was reported"
+    for name, (expression, _) in TOOLS.items():
+        tool = crate | {"name": name, "license": expression}
+        assert not objection(tool, {"dev"}), "a tool of the tests was reported"
+        assert objection(tool, {"dev", None}), "a tool that is shipped was not reported"
+        assert objection(tool, {"build"}), "a tool of a build script was not reported"
+        assert objection(tool | {"license": "GPL-3.0-only"}, {"dev"}), "a tool with another licence was not reported"
 
 
 def main():
@@ -149,12 +165,17 @@ def main():
     metadata = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if metadata.returncode:
         sys.exit(f"failed: {' '.join(command)}")
-    packages = sorted(json.loads(metadata.stdout)["packages"], key=lambda package: (package["name"], package["version"]))
+    metadata = json.loads(metadata.stdout)
+    packages = sorted(metadata["packages"], key=lambda package: (package["name"], package["version"]))
+    kinds = {}
+    for node in metadata["resolve"]["nodes"]:
+        for dependency in node["deps"]:
+            kinds.setdefault(dependency["pkg"], set()).update(kind["kind"] for kind in dependency["dep_kinds"])
     objections = 0
     for package in packages:
         if arguments.list:
             print(f"{package['name']} {package['version']}: {package['license']}")
-        if why := objection(package):
+        if why := objection(package, kinds.get(package["id"], set())):
             objections += 1
             print(f"licence not allowed: {package['name']} {package['version']}: {why}", file=sys.stderr)
     print(f"licences: {len(packages) - objections} passed, {objections} failed")

@@ -17,6 +17,11 @@ const SCANNED: &[&str] = &[
     "bindings",
     "candle/src",
     "candle/tests",
+    "capi/build.rs",
+    "capi/src",
+    "capi/tests",
+    "capi/examples",
+    "include",
     "examples",
     "scripts",
     "engine/build.rs",
@@ -81,6 +86,17 @@ fn after<'a>(text: &'a str, pattern: &'a str) -> impl Iterator<Item = &'a str> {
         .map(move |(at, _)| &text[at + pattern.len()..])
 }
 
+/// The constants that a header in C defines. Those of our interface begin as our variables do, and are none.
+fn constants_in_c(header: &str) -> BTreeSet<String> {
+    let words: Vec<&str> = header.split_whitespace().collect();
+    let defined = words.windows(2).filter_map(|pair| match pair {
+        ["#define", name] => Some(*name),
+        [name, "="] => Some(*name),
+        _ => None,
+    });
+    defined.map(str::to_owned).collect()
+}
+
 /// Names with one of our prefixes, in code, strings and comments alike.
 fn mentioned(text: &str) -> BTreeSet<String> {
     let of = |prefix: &'static str| {
@@ -139,6 +155,10 @@ fn python_reads(text: &str) -> Vec<Read> {
         .collect()
 }
 
+fn c_reads(text: &str) -> Vec<Read> {
+    after(text, "getenv(").map(|rest| argument(rest, &BTreeMap::new())).collect()
+}
+
 /// `${NAME-…}`, `${NAME:-…}` and so on: how a script under `set -u` reads what may be unset.
 fn shell_reads(text: &str) -> Vec<Read> {
     text.match_indices("${")
@@ -156,8 +176,12 @@ type Source = (String, String);
 /// What the sources read, and what is wrong with how they do it.
 fn survey(sources: &[Source]) -> (BTreeSet<String>, Vec<String>) {
     let mut everywhere = BTreeMap::new();
-    for (_, text) in sources {
+    let mut of_the_interface = BTreeSet::new();
+    for (path, text) in sources {
         everywhere.extend(constants(text));
+        if path.ends_with(".h") {
+            of_the_interface.extend(constants_in_c(text));
+        }
     }
     let mut names = BTreeSet::new();
     let mut wrong = Vec::new();
@@ -169,6 +193,7 @@ fn survey(sources: &[Source]) -> (BTreeSet<String>, Vec<String>) {
         let reads = match path.rsplit('.').next() {
             Some("rs") => rust_reads(text, &known),
             Some("py") => python_reads(text),
+            Some("c" | "cpp" | "h") => c_reads(text),
             _ => shell_reads(text),
         };
         for read in reads {
@@ -192,7 +217,7 @@ fn survey(sources: &[Source]) -> (BTreeSet<String>, Vec<String>) {
                 )),
             }
         }
-        names.extend(mentioned(text));
+        names.extend(mentioned(text).into_iter().filter(|name| !of_the_interface.contains(name)));
     }
     for (path, _) in THROUGH_A_VARIABLE {
         if sources.iter().any(|(source, _)| source == path) && !unclear_files.contains(path) {
@@ -239,7 +264,10 @@ fn collect(root: &Path, path: &str, sources: &mut Vec<Source>) {
         for name in names.iter().filter(|name| !name.starts_with('.')) {
             collect(root, &format!("{path}/{name}"), sources);
         }
-    } else if path != SELF && matches!(path.rsplit('.').next(), Some("rs" | "py" | "sh")) && full.is_file() {
+    } else if path != SELF
+        && matches!(path.rsplit('.').next(), Some("rs" | "py" | "sh" | "c" | "cpp" | "h"))
+        && full.is_file()
+    {
         let text = fs::read_to_string(&full).unwrap_or_else(|error| panic!("{path}: {error}"));
         sources.push((path.to_owned(), text));
     }
@@ -284,6 +312,11 @@ fn each_disagreement_is_found() {
         disagreements(&sources, page)
     };
     assert_eq!(with("src/lib.rs", "fn nothing() {}"), [""; 0], "nothing is wrong here");
+    assert_eq!(
+        with("include/h.h", "#define SSM_UPDATE_C 1\nenum { SSM_UPDATE_D = 2 };"),
+        [""; 0],
+        "constants are no variables"
+    );
     assert_eq!(with("tests/t.rs", "env!(\"CARGO_MANIFEST_DIR\"); env::var(a::A);"), [""; 0], "nor here");
 
     for (path, text, expected) in [
@@ -297,6 +330,8 @@ fn each_disagreement_is_found() {
         ("scripts/s.py", "os.environ[\"PLAIN\"]", "PLAIN is read"),
         ("scripts/s.sh", "echo \"${PLAIN-}\"", "PLAIN is read"),
         ("scripts/s.sh", "echo \"${PLAIN:-7}\"", "PLAIN is read"),
+        ("capi/examples/e.c", "getenv(\"PLAIN\")", "PLAIN is read"),
+        ("include/h.h", "/* SSM_UPDATE_B */\n#define SSM_UPDATE_C 1", "SSM_UPDATE_B is read"),
         ("tests/t.rs", "env::var(name)", "use a literal or a constant"),
         ("tests/t.rs", "names.map(env::var_os)", "use a literal or a constant"),
         ("tests/t.rs", "env::vars()", "use a literal or a constant"),

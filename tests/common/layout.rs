@@ -33,7 +33,23 @@ pub trait Kind {
 macro_rules! kinds {
     ($($type:ty = $kind:literal),*) => { $(impl Kind for $type { const KIND: &'static str = $kind; })* };
 }
-kinds!(u64 = "unsigned", i64 = "signed", u32 = "unsigned", f32 = "float", u8 = "unsigned");
+kinds!(
+    u64 = "unsigned",
+    usize = "unsigned",
+    i64 = "signed",
+    u32 = "unsigned",
+    i32 = "signed",
+    f32 = "float",
+    u8 = "unsigned"
+);
+
+impl<T> Kind for *const T {
+    const KIND: &'static str = "unsigned";
+}
+
+impl<T> Kind for *mut T {
+    const KIND: &'static str = "unsigned";
+}
 
 /// The header without its comments.
 fn without_comments(header: &str) -> String {
@@ -63,7 +79,11 @@ fn declared_fields(header: &str, of: &str) -> Vec<String> {
 /// The names of the header's constants.
 fn declared_constants(header: &str) -> Vec<String> {
     let text = without_comments(header);
-    let enums = text.split("enum {").skip(1).map(|rest| rest.split_once('}').expect("the enum ends").0);
+    // With a name or without; a mere mention of an enum has no body before its statement ends.
+    let enums = text.split("enum ").skip(1).filter_map(|rest| {
+        let (head, body) = rest.split_once('{')?;
+        (!head.contains(';')).then(|| body.split_once('}').expect("the enum ends").0)
+    });
     let constants = enums.flat_map(|body| body.split(',')).filter_map(|constant| constant.split_once('='));
     constants.map(|(name, _)| name.trim().to_owned()).collect()
 }
@@ -117,7 +137,7 @@ fn measuring_program(header: &str, of: &str) -> String {
         "#include \"abi.h\"\n#include <stddef.h>\n#include <stdio.h>\n\
          #define KIND(f) _Generic((({of} *)0)->f, float: \"float\", int64_t: \"signed\", \\\n\
          int32_t: \"signed\", uint64_t: \"unsigned\", uint32_t: \"unsigned\", uint8_t: \"unsigned\", const void *: \"unsigned\", \\\n\
-         void *: \"unsigned\", const int32_t *: \"unsigned\")\n\
+         void *: \"unsigned\", const int32_t *: \"unsigned\", default: \"struct\")\n\
          int main(void)\n{{\n\
          printf(\"struct %zu %zu\\n\", sizeof({of}), _Alignof({of}));\n",
     );

@@ -6,10 +6,12 @@
 # Rust's installer puts cargo here, and not every shell has been told. What is on PATH already comes first.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Arguments for run, bench, test, mutants, bindings and verify-models, such as: make bench ARGS=decode
+# Arguments for run, bench, test, mutants, bindings, install-capi and verify-models, such as: make bench ARGS=decode
 ARGS ?=
 MODEL ?= engine/models/kjv
 MODELS_DIR ?= engine/models
+PREFIX ?= /usr/local
+DESTDIR ?=
 ENGINE := cargo run --release --locked --quiet -p ssm-engine --
 
 .PHONY: help
@@ -53,6 +55,11 @@ mutants: ## Prove that the tests find planted faults (ARGS="--list" names them)
 bindings: ## Compare the declarations of the HIP library with its headers (ARGS="--help" says more)
 	@bash scripts/setup.sh build
 	@cargo run --release --locked --quiet -p ssm-update-bindings -- $(ARGS)
+
+.PHONY: install-capi
+install-capi: ## Build and install the C interface below PREFIX (ARGS="--help" says more)
+	@bash scripts/setup.sh build
+	@bash scripts/install-capi.sh --prefix "$(PREFIX)" $(if $(DESTDIR),--destdir "$(DESTDIR)") $(ARGS)
 
 .PHONY: header
 header: ## Write include/ssm_update.h from capi/src

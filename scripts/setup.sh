@@ -131,6 +131,16 @@ if [[ $found == 0 ]]; then
     exit 1
 fi
 
+# --- what builds programs on the C interface ---------------------------------------------------------------------------------
+
+packages=()
+command -v c++ >/dev/null || packages+=(g++)
+command -v cmake >/dev/null || packages+=(cmake)
+command -v pkg-config >/dev/null || packages+=(pkg-config)
+if [[ ${#packages[@]} != 0 ]] && ! install_packages "${packages[@]}"; then
+    say "missing: ${packages[*]}: the programs on the C interface that need them are not built"
+fi
+
 # --- the HIP runtime and its headers --------------------------------------------------------------------------------------
 
 # Debian's is old and has no GPU here, which is what the tests want of it: a real runtime that says so. The tests tell what they

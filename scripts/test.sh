@@ -21,6 +21,7 @@ steps=(
     'tests       unit tests, integration tests and doctests of every package'
     'linked      the ROCm port with the HIP runtime linked instead of loaded'
     'simulated   the ROCm port on simulated GPUs: the parity tests, the cases, and the engine'"'"'s golden text'
+    'capi        the C interface: installed, programs in C and C++ built by pkg-config and CMake and run, the GPU simulated'
     'mutants     planted faults are found by the tests'
 )
 
@@ -88,6 +89,8 @@ step_simulated() {
     printf -- '--- the engine with the rocm port on %s, simulated\n' "${targets[0]}"
     SSM_UPDATE_PORT=rocm cargo test -p ssm-engine --locked --release --test goldens -- --nocapture
 }
+
+step_capi() { bash scripts/capi-examples.sh; }
 
 # All of them take longer than everything else together: a third a day, each one every third day. `make mutants` runs all.
 step_mutants() { python3 scripts/mutants.py --part "$(($(date +%s) / 86400 % 3 + 1))/3"; }

@@ -99,6 +99,10 @@ fn child_meets_faults_of_a_driver() {
     let step = || unsafe { ssm_update_capi::ssm_update_kernel_step_host(kernel.0, &launch) };
     println!("\nFIRST {:?} {}", step(), last_error());
     println!("SECOND {:?} {}", step(), last_error());
+    // The launch's stream is the one that the driver is asked for: here one that it does not have.
+    let stream = ssm_update_capi::Launch { stream: std::ptr::without_provenance_mut(0x40), ..launch };
+    // SAFETY: the driver refuses the stream before it looks at anything else.
+    println!("STREAM {:?} {}", unsafe { ssm_update_capi::ssm_update_kernel_launch(kernel.0, &stream) }, last_error());
     assert_ne!(data.state, before.state);
     assert!(data.y.iter().all(|y| y.is_finite()));
 }
@@ -116,4 +120,6 @@ fn a_fault_of_the_driver_is_told_in_its_words() {
     assert!(first.starts_with("Driver the fused SSM step failed: hipMalloc"), "{first}");
     assert!(first.contains("(2)"), "{first}");
     assert_eq!(child::answer(&output, "SECOND ").trim(), "Ok");
+    let stream = child::answer(&output, "STREAM ");
+    assert!(stream.starts_with("Driver the fused SSM step failed: hipModuleLaunchKernel"), "{stream}");
 }

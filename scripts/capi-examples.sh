@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the C interface into a folder of the build, compiles the programs of capi/examples against it as an engine would, and
-# runs them: by pkg-config and by CMake, with the shared and with the static library, on the CPU and on a simulated AMD GPU.
+# runs them: by pkg-config and by CMake, with the shared and with the static library, on the CPU and on a simulated AMD GPU; and as a
+# primitive of MLX, beside mlx-lm's graph.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:$HOME/.cargo/bin
@@ -63,4 +64,17 @@ if command -v cmake >/dev/null; then
     done
 else
     missing cmake cmake
+fi
+
+# scripts/setup.sh makes it, with MLX for the CPU.
+python=$built/mlx/bin/python
+if [[ -x $python ]] && command -v cmake >/dev/null; then
+    printf -- '--- the step as a primitive of MLX\n'
+    cmake -S capi/examples/mlx -B "$out/mlx" -DCMAKE_PREFIX_PATH="$out/prefix" -DPython_EXECUTABLE="$python" >"$out/mlx.log" ||
+        { cat "$out/mlx.log" && exit 1; }
+    cmake --build "$out/mlx" >"$out/mlx.log" || { cat "$out/mlx.log" && exit 1; }
+    "$python" capi/examples/mlx/check_step.py "$out/mlx"
+else
+    printf 'NOT RUN: there is no %s, which scripts/setup.sh makes where there are a Python with headers and wheels of MLX\n' "$python"
+    [[ -z ${CI-} ]] || { printf 'CI is set\n' >&2 && exit 1; }
 fi

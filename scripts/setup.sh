@@ -183,6 +183,31 @@ if [[ $(uname -s) == Linux ]]; then
     fetch_nvrtc 13 nvidia-cuda-nvrtc==13.0.88 || say 'NVRTC 13 could not be fetched: the kernel is not compiled for sm_75 and newer'
 fi
 
+# --- MLX, whose graph of operations the step is compared with ----------------------------------------------------------------
+
+# Its wheel for the CPU, mlx-lm without what it needs for anything but its graph, and the nanobind that MLX's own module was made with:
+# another one does not know its arrays. Kept beside the build.
+fetch_mlx() {
+    local folder=${CARGO_TARGET_DIR:-target}/mlx packages=(mlx==0.32.4 mlx-cpu==0.32.4 mlx-lm==0.32.2 nanobind==3.1.0)
+    [[ ! -e $folder/complete || $(<"$folder/complete") != "${packages[*]}" ]] || return 0
+    # Python's headers, for the module that is built.
+    python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
+        install_packages python3-dev || return 1
+    say "fetching ${packages[*]}"
+    # A folder of its own from the start, since an environment cannot be moved.
+    rm -rf "$folder"
+    python3 -m venv "$folder" >"$log" 2>&1 ||
+        { install_packages python3-venv && python3 -m venv --clear "$folder" >"$log" 2>&1; } || return 1
+    "$folder/bin/pip" install --quiet --no-deps --only-binary=:all: "${packages[@]}" >"$log" 2>&1 || { tail -n 3 "$log" >&2 && return 1; }
+    "$folder/bin/python" -c 'import mlx.core' >"$log" 2>&1 || { tail -n 1 "$log" >&2 && return 1; }
+    printf '%s' "${packages[*]}" >"$folder/complete"
+}
+
+# mlx-cpu is the wheel for Linux.
+if [[ $(uname -s) == Linux ]]; then
+    fetch_mlx || { rm -rf "${CARGO_TARGET_DIR:-target}/mlx" && say 'MLX could not be fetched: the step is not compared with its graph'; }
+fi
+
 # --- Rust components -----------------------------------------------------------------------------------------------------
 
 components=()

@@ -16,7 +16,7 @@ steps=(
     'format      rustfmt agrees with every file'
     'licences    each dependency may be shipped'
     'clippy      no warnings, with and without the accelerator features'
-    'apple       the Metal port, and the step in candle, as macOS and iOS build them: clippy for their targets, no warnings'
+    'apple       the Metal port, the C interface, and the step in candle, as macOS and iOS build them: clippy for their targets, no warnings'
     'docs        rustdoc without warnings'
     'tests       unit tests, integration tests and doctests of every package'
     'linked      the ROCm port with the HIP runtime linked instead of loaded'
@@ -40,6 +40,7 @@ step_apple() {
     for target in aarch64-apple-darwin aarch64-apple-ios; do
         if [[ -d $(rustc --print sysroot)/lib/rustlib/$target/lib ]]; then
             cargo clippy -p ssm-update --all-targets --target "$target" --locked --release -- -D warnings
+            cargo clippy -p ssm-update-capi --lib --target "$target" --locked --release -- -D warnings
             cargo clippy -p ssm-update-candle --features metal --all-targets --target "$target" --locked --release -- -D warnings
         else
             # Also where CI is set: the libraries come from elsewhere than everything else that the tests need, and a day without

@@ -3,7 +3,8 @@
 use std::ffi::{CStr, CString, c_char};
 use std::sync::LazyLock;
 
-use ssm_update::{SSM_PORTS, select_kernel_port};
+use ssm_update::switches::Selection;
+use ssm_update::{NoPort, SSM_PORTS, select_kernel_port, select_with};
 
 use crate::SSM_UPDATE_ABI_VERSION;
 use crate::Status;
@@ -29,11 +30,15 @@ pub unsafe fn open(name: *const c_char) -> Result<Box<dyn ssm_update::Kernel>, F
     if name.is_empty() {
         return Ok(select_kernel_port(SSM_PORTS)?);
     }
-    let Some(port) = SSM_PORTS.iter().find(|port| port.name.as_bytes() == name.to_bytes()) else {
-        let known: Vec<&str> = SSM_PORTS.iter().map(|port| port.name).collect();
-        return Err(Fault::invalid("port", format!("one of {}", known.join(", ")), format!("{name:?}")));
-    };
-    (port.open)().map_err(|why| (port.name, why).into())
+    // The same gate, told by the caller instead of the environment. Its texts speak of the variable.
+    let named = Selection { port: Some(name.to_string_lossy().into_owned().into()), ..Selection::default() };
+    select_with(SSM_PORTS, &named).map_err(|why| match why {
+        NoPort::UnknownName { name, known } => {
+            Fault::invalid("port", format!("one of {}", known.join(", ")), format!("{name:?}"))
+        }
+        NoPort::NamedClosed { name, why } => (name, why).into(),
+        other => other.into(),
+    })
 }
 
 /// The library's version, such as "0.1.0". Valid as long as the library is loaded.

@@ -1,11 +1,13 @@
 //! Tensors on a CUDA device: one launch on candle's stream, on candle's own memory.
 
+use std::any::Any;
 use std::ffi::c_void;
 
 use candle_core::cuda_backend::cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, SyncOnDrop};
 use candle_core::cuda_backend::{CudaStorage, CudaStorageSlice};
 use candle_core::{Result, Storage, bail};
 use half::{bf16, f16};
+use ssm_update::ports::cuda::CudaKernel;
 use ssm_update::{Dtype, Kernel, Pointers, Stream, validate};
 
 use crate::operand::{Operand, storage};
@@ -19,12 +21,13 @@ pub fn launch(
     operands: &Operands,
     state: &mut CudaStorage,
 ) -> Result<CudaStorage> {
-    if kernel.port() != "cuda" {
-        let port = kernel.port();
+    let port = kernel.port();
+    let kernel: &dyn Any = kernel;
+    let Some(kernel) = kernel.downcast_ref::<CudaKernel>() else {
         bail!(
             "the tensors are on a CUDA device, and port `{port}` cannot reach its memory: open one with `kernel_for`"
         );
-    }
+    };
     let device = state.device.clone();
     let stream = device.cuda_stream();
     stream.context().bind_to_thread().map_err(candle_core::Error::wrap)?;

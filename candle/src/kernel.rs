@@ -1,7 +1,7 @@
 //! The port that can work on a device's tensors.
 
 use candle_core::Device;
-use ssm_update::{Kernel, NoPort, Port, SSM_PORTS, select_kernel_port};
+use ssm_update::{Kernel, NoPort, SSM_PORTS, ports, select_kernel_port};
 
 /// Opens the port for tensors on `device`, under the library's switches (`MLXCEL_SSM_KERNEL`, `SSM_UPDATE_PORT`).
 ///
@@ -13,16 +13,14 @@ use ssm_update::{Kernel, NoPort, Port, SSM_PORTS, select_kernel_port};
 ///
 /// [`NoPort`], with the reason.
 pub fn kernel_for(device: &Device) -> Result<Box<dyn Kernel>, NoPort> {
-    let name = match device {
-        Device::Cpu => return select_kernel_port(SSM_PORTS),
-        Device::Cuda(_) => "cuda",
-        Device::Metal(_) => "metal",
-    };
     #[cfg(feature = "cuda")]
     if let Device::Cuda(device) = device {
         // A failure shows when the port opens: it then finds no current context and takes the first device's.
         let _ = device.cuda_stream().context().bind_to_thread();
     }
-    let rows: Vec<Port> = SSM_PORTS.iter().filter(|port| port.name == name).copied().collect();
-    select_kernel_port(&rows)
+    match device {
+        Device::Cpu => select_kernel_port(SSM_PORTS),
+        Device::Cuda(_) => select_kernel_port(&[ports::cuda::PORT]),
+        Device::Metal(_) => select_kernel_port(&[ports::metal::PORT]),
+    }
 }

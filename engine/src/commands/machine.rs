@@ -11,8 +11,9 @@ pub fn here() -> Machine {
 /// The processor with the threads in use, then each accelerator whose port opens, whether or not it is the one selected.
 fn hardware() -> String {
     let mut parts = vec![format!("{}, {} threads", processor(), rayon::current_num_threads())];
-    for port in SSM_PORTS.iter().filter(|port| port.name != "cpu") {
-        if let Ok(kernel) = (port.open)() {
+    for port in SSM_PORTS {
+        // Ports with memory of their own; the processor is named already.
+        if let Some(kernel) = (port.open)().ok().filter(|kernel| kernel.memory().is_some()) {
             // The device's name comes first; versions of drivers follow, and are no other hardware.
             let description = kernel.describe();
             parts.push(format!("{}: {}", port.name, description.split(", ").next().unwrap_or_default()));

@@ -19,6 +19,24 @@ ZERO = {"F32": bytes(4), "F16": bytes(2), "BF16": bytes(2)}
 ONE = {"F32": b"\0\0\x80\x3f", "F16": b"\0\x3c", "BF16": b"\x80\x3f"}
 
 
+def nothing_neutral(name, r):
+    """A tensor of a random checkpoint from normal values of its shape, in any library: each norm away from 1, each bias and D away from 0, so
+    that leaving any one out is seen. A_log is the caller's."""
+    if name.endswith("dt_bias"):
+        return r * 0.7 - 0.5
+    if name.endswith(".D"):
+        return r * 0.5 + 0.8
+    if "norm" in name:
+        return 1 + 0.4 * r
+    if name.endswith("bias"):
+        return r * 0.4
+    if "conv1d" in name:
+        return r * 0.5
+    if "embed_tokens" in name or "lm_head" in name:
+        return r * r.shape[-1] ** -0.5
+    return r * 1.3 * r.shape[-1] ** -0.5
+
+
 def token_ids(vocabulary):
     return numpy.random.default_rng(1).integers(1, vocabulary, PROMPT + FORCED).tolist()
 

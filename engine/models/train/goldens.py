@@ -24,6 +24,7 @@ from transformers import GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM
 from transformers.models.granitemoehybrid import modeling_granitemoehybrid as granite
 
 import train
+from golden_files import nothing_neutral
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE.parent.parent / "tests" / "golden"
@@ -109,24 +110,11 @@ def config_of(checkpoint):
 
 
 def random_tensor(seed, name, shape):
-    """Nothing neutral: each norm away from 1, each bias and D away from 0, so that leaving any one out is seen."""
     g = torch.Generator().manual_seed(zlib.crc32(f"{seed} {name}".encode()))
     r = torch.randn(shape, generator=g)
     if name.endswith("A_log"):
         return torch.rand(shape, generator=g) * 3.5 - 2.5  # decay rates from 0.08 to 2.7
-    if name.endswith("dt_bias"):
-        return r * 0.7 - 0.5
-    if name.endswith(".D"):
-        return r * 0.5 + 0.8
-    if "norm" in name:
-        return 1 + 0.4 * r
-    if name.endswith("bias"):
-        return r * 0.4
-    if "conv1d" in name:
-        return r * 0.5
-    if "embed_tokens" in name or "lm_head" in name:
-        return r * shape[-1] ** -0.5
-    return r * 1.3 * shape[-1] ** -0.5
+    return nothing_neutral(name, r)
 
 
 def make_random(name, config, seed, dtype, shard):

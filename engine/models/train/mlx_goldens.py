@@ -18,7 +18,7 @@ from mlx.utils import tree_map
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.utils import load_model, quantize_model, save_config, save_model
 
-GOLDEN = pathlib.Path(__file__).parent.parent.parent / "tests" / "golden"
+from golden_files import GOLDEN, nothing_neutral
 
 COMMON = {
     "architectures": ["GraniteMoeHybridForCausalLM"],
@@ -144,24 +144,11 @@ def shapes(c):
 
 
 def random_tensor(seed, name, shape):
-    """Nothing neutral, as in goldens.py."""
     key = mx.random.key(zlib.crc32(f"{seed} {name}".encode()))
     r = mx.random.normal(shape, key=key)
     if name.endswith("A_log"):
         return r * 0.9 - 0.6
-    if name.endswith("dt_bias"):
-        return r * 0.7 - 0.5
-    if name.endswith(".D"):
-        return r * 0.5 + 0.8
-    if "norm" in name:
-        return 1 + 0.4 * r
-    if name.endswith("bias"):
-        return r * 0.4
-    if "conv1d" in name:
-        return r * 0.5
-    if "embed_tokens" in name or "lm_head" in name:
-        return r * shape[-1] ** -0.5
-    return r * 1.3 * shape[-1] ** -0.5
+    return nothing_neutral(name, r)
 
 
 def convert(name, config, seed, dtype, bits, group_size, predicate=None):

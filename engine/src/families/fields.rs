@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::config::{Config, POSITIVE};
 use crate::error::Result;
-use crate::layers::{AttentionConfig, Mamba2Config, Rotary, Selection};
+use crate::layers::{AttentionConfig, GatedNorm, Mamba2Config, Rotary, Selection};
 use crate::ssm::SsmDims;
 
 /// Most layers that a configuration may state.
@@ -127,6 +127,23 @@ pub(super) fn mamba2(config: &Config, hidden: usize, ssm: SsmDims) -> Result<Mam
         out_bias: proj_bias,
         dt_limits: dt_limits(config)?,
         norm: None,
+    })
+}
+
+/// The fields of a Mamba2 layer whose names have no such beginning: one flag for the biases of both projections, no multipliers, and
+/// after the gate a norm for each group.
+pub(super) fn mamba2_normed(config: &Config, hidden: usize, ssm: SsmDims, eps: f64) -> Result<Mamba2Config> {
+    let bias = config.flag("use_bias", false)?;
+    Ok(Mamba2Config {
+        hidden,
+        ssm,
+        selection: Selection::WITH_X,
+        d_conv: config.size("conv_kernel", 4, D_CONV)?,
+        conv_bias: config.flag("use_conv_bias", true)?,
+        in_bias: bias,
+        out_bias: bias,
+        dt_limits: dt_limits(config)?,
+        norm: Some(GatedNorm { eps, groups: ssm.groups, before_gate: false }),
     })
 }
 

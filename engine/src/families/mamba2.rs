@@ -8,7 +8,7 @@ use super::stack::{Block, Frame, Part, Stack};
 use crate::checkpoint::Checkpoint;
 use crate::config::{Config, POSITIVE};
 use crate::error::Result;
-use crate::layers::{GatedNorm, Mamba2, Mamba2Config, RmsNorm, Selection};
+use crate::layers::{Mamba2, Mamba2Config, RmsNorm};
 use crate::model::{Family, Model};
 use crate::ssm::SsmDims;
 
@@ -49,7 +49,6 @@ impl PureConfig {
 
 fn read_mamba(config: &Config, hidden: usize, norm_eps: f64) -> Result<Mamba2Config> {
     config.word("hidden_act", "silu", &["silu"])?;
-    let bias = config.flag("use_bias", false)?;
     let ssm = SsmDims {
         heads: config.size("num_heads", 128, POSITIVE)?,
         head_dim: config.size("head_dim", 64, POSITIVE)?,
@@ -62,17 +61,7 @@ fn read_mamba(config: &Config, hidden: usize, norm_eps: f64) -> Result<Mamba2Con
         let expected = format!("expand * hidden_size / head_dim, which is {channels} / {}", ssm.head_dim);
         return Err(config.error("num_heads", expected, Some(&ssm.heads.into())));
     }
-    Ok(Mamba2Config {
-        hidden,
-        ssm,
-        selection: Selection::WITH_X,
-        d_conv: config.size("conv_kernel", 4, fields::D_CONV)?,
-        conv_bias: config.flag("use_conv_bias", true)?,
-        in_bias: bias,
-        out_bias: bias,
-        dt_limits: fields::dt_limits(config)?,
-        norm: Some(GatedNorm { eps: norm_eps, groups: ssm.groups, before_gate: false }),
-    })
+    fields::mamba2_normed(config, hidden, ssm, norm_eps)
 }
 
 impl PureConfig {

@@ -11,8 +11,8 @@ use crate::checkpoint::Checkpoint;
 use crate::config::{Config, POSITIVE};
 use crate::error::Result;
 use crate::layers::{
-    Activation, Attention, AttentionConfig, GatedNorm, Linear, Mamba2, Mamba2Config, MixtureOfExperts, Mlp, RmsNorm,
-    Router, Scoring, Selection, SigmoidScoring,
+    Activation, Attention, AttentionConfig, Linear, Mamba2, Mamba2Config, MixtureOfExperts, Mlp, RmsNorm, Router,
+    Scoring, SigmoidScoring,
 };
 use crate::model::{Family, Model};
 use crate::ssm::SsmDims;
@@ -129,7 +129,6 @@ fn read_attention(config: &Config, hidden: usize) -> Result<AttentionConfig> {
 
 fn read_mamba(config: &Config, hidden: usize, norm_eps: f64) -> Result<Mamba2Config> {
     config.word("mamba_hidden_act", "silu", &["silu"])?;
-    let bias = config.flag("use_bias", false)?;
     let ssm = SsmDims {
         heads: config.size("mamba_num_heads", 128, POSITIVE)?,
         head_dim: config.size("mamba_head_dim", 64, POSITIVE)?,
@@ -137,17 +136,7 @@ fn read_mamba(config: &Config, hidden: usize, norm_eps: f64) -> Result<Mamba2Con
         d_state: config.size("ssm_state_size", 128, POSITIVE)?,
     };
     fields::divides(config, "n_groups", ssm.groups, "mamba_num_heads", ssm.heads)?;
-    Ok(Mamba2Config {
-        hidden,
-        ssm,
-        selection: Selection::WITH_X,
-        d_conv: config.size("conv_kernel", 4, fields::D_CONV)?,
-        conv_bias: config.flag("use_conv_bias", true)?,
-        in_bias: bias,
-        out_bias: bias,
-        dt_limits: fields::dt_limits(config)?,
-        norm: Some(GatedNorm { eps: norm_eps, groups: ssm.groups, before_gate: false }),
-    })
+    fields::mamba2_normed(config, hidden, ssm, norm_eps)
 }
 
 fn read_moe(config: &Config) -> Result<MoeConfig> {

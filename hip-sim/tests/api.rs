@@ -51,6 +51,9 @@ macro_rules! call {
     }};
 }
 
+#[path = "api/graphs.rs"]
+mod graphs;
+
 const OK: i32 = 0;
 const INVALID_VALUE: i32 = 1;
 const OUT_OF_MEMORY: i32 = 2;
@@ -482,13 +485,17 @@ fn bad_variables() {
 /// A scenario: its name, its function, and the variables that it is run with.
 type Scenario = (&'static str, fn(), &'static [(&'static str, &'static str)]);
 
-const SCENARIOS: [Scenario; 14] = [
+const SCENARIOS: [Scenario; 18] = [
     ("exports", everything_is_exported, &[]),
     ("properties", a_device_describes_itself, &[("HIP_SIM_DEVICES", "2")]),
     ("errors", errors_are_kept_per_thread, &[]),
     ("memory", memory_is_the_devices, &[("HIP_SIM_MEMORY", "1M")]),
     ("streams", streams_and_events, &[]),
     ("launches", modules_and_launches, &[]),
+    ("graphs", graphs::graphs_are_launched, &[]),
+    ("captures", graphs::captures_have_rules, &[]),
+    ("rtc", graphs::sources_are_compiled, &[]),
+    ("no_compiler", graphs::no_compiler, &[("HIP_SIM_COMPILER", "no-such-compiler")]),
     ("threads", many_threads, &[]),
     ("unloading", unloading, &[]),
     ("images", images_that_are_none, &[]),
@@ -533,6 +540,9 @@ fn scenarios_that_say_nothing() {
         "wavefront",
         "threads",
         "unloading",
+        "graphs",
+        "rtc",
+        "no_compiler",
     ] {
         run(name, &[]);
     }
@@ -542,6 +552,12 @@ fn scenarios_that_say_nothing() {
 fn memory() {
     let told = run("memory", &[]);
     assert!(told.contains("hip-sim: 12 bytes at") && told.contains("a copy of kind 1"), "{told}");
+}
+
+#[test]
+fn captures() {
+    let told = run("captures", &[]);
+    assert!(told.contains("hipEventRecord on a stream that is captured: not simulated"), "{told}");
 }
 
 #[test]

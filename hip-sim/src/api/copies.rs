@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 
 use super::enter::{bytes, bytes_mut, exports};
+use super::graphs::{Node, check_waiting_copy, not_captured, queue};
 use super::runtime::Runtime;
 use super::status::Status;
-use super::streams::check_stream;
 use crate::memory::DeviceMemory;
 
 /// Values of `hipMemcpyKind`.
@@ -75,22 +75,28 @@ unsafe fn copy(runtime: &Runtime, to: u64, from: u64, size: usize, kind: i32) ->
             device.memory.read(from, unsafe { bytes_mut(to as *mut c_void, size)? })?;
         }
         _ => {
-            let (target, source) = (owner(runtime, to)?, owner(runtime, from)?);
-            if target == source {
-                runtime.device(target)?.memory.copy(to, from, size as u64)?;
-            } else {
-                let mut through = vec![0; size];
-                runtime.device(source)?.memory.read(from, &mut through)?;
-                runtime.device(target)?.memory.write(to, &through)?;
-            }
+            copy_on_device(runtime, to, from, size)?;
         }
     }
     Ok(())
 }
 
-fn fill(runtime: &Runtime, pointer: *mut c_void, value: u8, size: usize) -> Result<(), Status> {
+/// Copies within a device, or from one to another.
+pub(super) fn copy_on_device(runtime: &Runtime, to: u64, from: u64, size: usize) -> Result<(), Status> {
+    let (target, source) = (owner(runtime, to)?, owner(runtime, from)?);
+    if target == source {
+        runtime.device(target)?.memory.copy(to, from, size as u64)?;
+    } else {
+        let mut through = vec![0; size];
+        runtime.device(source)?.memory.read(from, &mut through)?;
+        runtime.device(target)?.memory.write(to, &through)?;
+    }
+    Ok(())
+}
+
+/// Fills bytes.
+pub(super) fn fill(runtime: &Runtime, address: u64, value: u8, size: usize) -> Result<(), Status> {
     drop(runtime.here()?);
-    let address = pointer as u64;
     if address == 0 && size > 0 {
         return Err(Status::INVALID_VALUE);
     }
@@ -98,74 +104,111 @@ fn fill(runtime: &Runtime, pointer: *mut c_void, value: u8, size: usize) -> Resu
     Ok(())
 }
 
+/// Copies in the order of a stream. Into a graph goes what stays on devices.
+///
+/// # Safety
+///
+/// A host address is null or valid for that many bytes.
+unsafe fn copy_in_order(
+    runtime: &Runtime,
+    to: u64,
+    from: u64,
+    size: usize,
+    kind: i32,
+    stream: *mut c_void,
+) -> Result<(), Status> {
+    let on_device = kind_of(to, from) == DEVICE_TO_DEVICE && matches!(kind, DEVICE_TO_DEVICE | DEFAULT);
+    if on_device && size > 0 {
+        return queue(runtime, stream, Node::Copy { to, from, size });
+    }
+    not_captured(runtime, stream, "a copy from or to the host")?;
+    // SAFETY: by this function's contract.
+    unsafe { copy(runtime, to, from, size, kind) }
+}
+
+/// Fills in the order of a stream.
+fn fill_in_order(
+    runtime: &Runtime,
+    pointer: *mut c_void,
+    value: u8,
+    size: usize,
+    stream: *mut c_void,
+) -> Result<(), Status> {
+    queue(runtime, stream, Node::Fill { to: pointer as u64, value, size })
+}
+
 exports! {
     /// Copies bytes in the direction of `kind`.
     fn hipMemcpy(to: *mut c_void, from: *const c_void, size: usize, kind: i32) |runtime| {
+        check_waiting_copy(runtime)?;
         // SAFETY: host addresses are valid by this function's contract.
         unsafe { copy(runtime, to as u64, from as u64, size, kind) }
     };
 
     /// Copies bytes in the direction of `kind`, in the order of a stream.
     fn hipMemcpyAsync(to: *mut c_void, from: *const c_void, size: usize, kind: i32, stream: *mut c_void) |runtime| {
-        check_stream(runtime, stream)?;
         // SAFETY: host addresses are valid by this function's contract.
-        unsafe { copy(runtime, to as u64, from as u64, size, kind) }
+        unsafe { copy_in_order(runtime, to as u64, from as u64, size, kind, stream) }
     };
 
     /// Copies from host to device.
     fn hipMemcpyHtoD(to: *mut c_void, from: *const c_void, size: usize) |runtime| {
+        check_waiting_copy(runtime)?;
         // SAFETY: host addresses are valid by this function's contract.
         unsafe { copy(runtime, to as u64, from as u64, size, HOST_TO_DEVICE) }
     };
 
     /// Copies from device to host.
     fn hipMemcpyDtoH(to: *mut c_void, from: *mut c_void, size: usize) |runtime| {
+        check_waiting_copy(runtime)?;
         // SAFETY: host addresses are valid by this function's contract.
         unsafe { copy(runtime, to as u64, from as u64, size, DEVICE_TO_HOST) }
     };
 
     /// Copies within a device, or from one to another.
     fn hipMemcpyDtoD(to: *mut c_void, from: *mut c_void, size: usize) |runtime| {
+        check_waiting_copy(runtime)?;
         // SAFETY: host addresses are refused.
         unsafe { copy(runtime, to as u64, from as u64, size, DEVICE_TO_DEVICE) }
     };
 
     /// Copies from host to device, in the order of a stream.
     fn hipMemcpyHtoDAsync(to: *mut c_void, from: *const c_void, size: usize, stream: *mut c_void) |runtime| {
-        check_stream(runtime, stream)?;
         // SAFETY: host addresses are valid by this function's contract.
-        unsafe { copy(runtime, to as u64, from as u64, size, HOST_TO_DEVICE) }
+        unsafe { copy_in_order(runtime, to as u64, from as u64, size, HOST_TO_DEVICE, stream) }
     };
 
     /// Copies from device to host, in the order of a stream.
     fn hipMemcpyDtoHAsync(to: *mut c_void, from: *mut c_void, size: usize, stream: *mut c_void) |runtime| {
-        check_stream(runtime, stream)?;
         // SAFETY: host addresses are valid by this function's contract.
-        unsafe { copy(runtime, to as u64, from as u64, size, DEVICE_TO_HOST) }
+        unsafe { copy_in_order(runtime, to as u64, from as u64, size, DEVICE_TO_HOST, stream) }
     };
 
     /// Copies within a device, in the order of a stream.
     fn hipMemcpyDtoDAsync(to: *mut c_void, from: *mut c_void, size: usize, stream: *mut c_void) |runtime| {
-        check_stream(runtime, stream)?;
         // SAFETY: host addresses are refused.
-        unsafe { copy(runtime, to as u64, from as u64, size, DEVICE_TO_DEVICE) }
+        unsafe { copy_in_order(runtime, to as u64, from as u64, size, DEVICE_TO_DEVICE, stream) }
     };
 
     /// Fills bytes with the lowest byte of `value`.
-    fn hipMemset(pointer: *mut c_void, value: i32, size: usize) |runtime| fill(runtime, pointer, value as u8, size);
+    fn hipMemset(pointer: *mut c_void, value: i32, size: usize) |runtime| {
+        check_waiting_copy(runtime)?;
+        fill(runtime, pointer as u64, value as u8, size)
+    };
 
     /// Fills bytes with the lowest byte of `value`, in the order of a stream.
     fn hipMemsetAsync(pointer: *mut c_void, value: i32, size: usize, stream: *mut c_void) |runtime| {
-        check_stream(runtime, stream)?;
-        fill(runtime, pointer, value as u8, size)
+        fill_in_order(runtime, pointer, value as u8, size, stream)
     };
 
     /// Fills bytes.
-    fn hipMemsetD8(pointer: *mut c_void, value: u8, count: usize) |runtime| fill(runtime, pointer, value, count);
+    fn hipMemsetD8(pointer: *mut c_void, value: u8, count: usize) |runtime| {
+        check_waiting_copy(runtime)?;
+        fill(runtime, pointer as u64, value, count)
+    };
 
     /// Fills bytes, in the order of a stream.
     fn hipMemsetD8Async(pointer: *mut c_void, value: u8, count: usize, stream: *mut c_void) |runtime| {
-        check_stream(runtime, stream)?;
-        fill(runtime, pointer, value, count)
+        fill_in_order(runtime, pointer, value, count, stream)
     };
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 
 use super::enter::{bytes_mut, exports, put};
+use super::graphs::check_unsafe_call;
 use super::properties::{hipDeviceProp_tR0000, hipDeviceProp_tR0600};
 use super::runtime::Runtime;
 use super::status::Status;
@@ -128,5 +129,8 @@ exports! {
     };
 
     /// Waits for the current device.
-    fn hipDeviceSynchronize() |runtime| runtime.here().map(drop);
+    fn hipDeviceSynchronize() |runtime| {
+        check_unsafe_call(runtime)?;
+        runtime.here().map(drop)
+    };
 }

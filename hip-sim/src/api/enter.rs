@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::rtc::INTERNAL_ERROR;
 use super::runtime::Runtime;
 use super::status::Status;
 
@@ -22,24 +23,40 @@ pub(super) fn clear_last_error() {
 
 /// Runs a function's body, and keeps what it answers if it is an error.
 pub(super) fn enter(function: &'static str, body: impl FnOnce(&Runtime) -> Result<(), Status>) -> i32 {
+    let status = answer(function, body, Status::NOT_INITIALIZED, Status::UNKNOWN);
+    if status != Status::SUCCESS {
+        LAST.set(status);
+    }
+    status.0
+}
+
+/// The same for hipRTC, whose results are others, and no errors of HIP.
+pub(super) fn enter_rtc(function: &'static str, body: impl FnOnce(&Runtime) -> Result<(), Status>) -> i32 {
+    answer(function, body, INTERNAL_ERROR, INTERNAL_ERROR).0
+}
+
+fn answer(
+    function: &'static str,
+    body: impl FnOnce(&Runtime) -> Result<(), Status>,
+    uninitialized: Status,
+    panicked: Status,
+) -> Status {
     let run = || {
-        let runtime = Runtime::get().ok_or(Status::NOT_INITIALIZED)?;
+        let runtime = Runtime::get().ok_or(uninitialized)?;
         match runtime.told_to_fail(function) {
             Some(status) => Err(status),
             None => body(runtime),
         }
     };
     // A panic must not cross into C.
-    let status = match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(())) => return Status::SUCCESS.0,
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => Status::SUCCESS,
         Ok(Err(status)) => status,
         Err(_) => {
             eprintln!("hip-sim: {function}: a panic inside the simulator");
-            Status::UNKNOWN
+            panicked
         }
-    };
-    LAST.set(status);
-    status.0
+    }
 }
 
 /// Writes a result through the caller's pointer.
@@ -92,9 +109,10 @@ pub(super) unsafe fn bytes_mut<'a>(pointer: *mut std::ffi::c_void, size: usize) 
 
 /// Declares exported functions, each of which answers a status, and the list of their names.
 ///
-/// The body is a closure from the runtime to a result; [`enter`] runs it.
+/// The body is a closure from the runtime to a result; [`enter`] runs it, or what is named.
 macro_rules! exports {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:expr;)*) => {
+    ($(#[$doc:meta])* fn $($rest:tt)*) => { exports! { through enter: $(#[$doc])* fn $($rest)* } };
+    (through $enter:ident: $($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:expr;)*) => {
         /// The functions of this file.
         pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
 
@@ -106,7 +124,7 @@ macro_rules! exports {
             /// Each pointer is null, or valid for what HIP's header says is read and written through it.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> i32 {
-                $crate::api::enter::enter(stringify!($name), $body)
+                $crate::api::enter::$enter(stringify!($name), $body)
             }
         )*
     };

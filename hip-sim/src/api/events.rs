@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::time::Instant;
 
 use super::enter::{exports, put};
+use super::graphs::not_captured;
 use super::runtime::{Object, Runtime};
 use super::status::Status;
 use super::streams::check_stream;
@@ -53,6 +54,7 @@ exports! {
     /// Notes the time.
     fn hipEventRecord(event: *mut c_void, stream: *mut c_void) |runtime| {
         let device = check_stream(runtime, stream)?;
+        not_captured(runtime, stream, "hipEventRecord")?;
         drop(runtime.device(device)?);
         match runtime.handles().get_mut(event as usize) {
             Some(Object::Event(time)) => *time = Some(Instant::now()),

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 
 use super::copies::owner;
 use super::enter::{exports, put};
+use super::graphs::check_unsafe_call;
 use super::runtime::{HostBlock, Object};
 use super::status::Status;
 use crate::memory::HostError;
@@ -27,6 +28,7 @@ const HOST_ALIGN: usize = 4096;
 exports! {
     /// Allocates device memory; none, and a null pointer, for no bytes.
     fn hipMalloc(pointer: *mut *mut c_void, size: usize) |runtime| {
+        check_unsafe_call(runtime)?;
         if pointer.is_null() {
             return Err(Status::INVALID_VALUE);
         }
@@ -38,6 +40,7 @@ exports! {
 
     /// Frees device memory.
     fn hipFree(pointer: *mut c_void) |runtime| {
+        check_unsafe_call(runtime)?;
         let address = pointer as u64;
         if address == 0 {
             return Ok(());
@@ -58,6 +61,7 @@ exports! {
 
     /// Allocates host memory. It is for copies: kernels cannot reach it here.
     fn hipHostMalloc(pointer: *mut *mut c_void, size: usize, flags: u32) |runtime| {
+        check_unsafe_call(runtime)?;
         let _ = flags;
         if pointer.is_null() {
             return Err(Status::INVALID_VALUE);
@@ -80,6 +84,7 @@ exports! {
 
     /// Frees memory of [`hipHostMalloc`].
     fn hipHostFree(pointer: *mut c_void) |runtime| {
+        check_unsafe_call(runtime)?;
         if pointer.is_null() {
             return Ok(());
         }

@@ -10,9 +10,11 @@ mod devices;
 mod enter;
 mod errors;
 mod events;
+mod graphs;
 mod memory;
 mod modules;
 mod properties;
+mod rtc;
 mod runtime;
 mod simulator;
 mod status;
@@ -22,16 +24,27 @@ pub use copies::*;
 pub use devices::*;
 pub use errors::*;
 pub use events::*;
+pub use graphs::*;
 pub use memory::*;
 pub use modules::*;
 pub use properties::{hipDeviceArch_t, hipDeviceProp_tR0000, hipDeviceProp_tR0600};
+pub use rtc::*;
 pub use simulator::*;
 pub use status::Status;
 pub use streams::*;
 
 /// Every HIP function that is exported.
 pub fn functions() -> impl Iterator<Item = &'static str> {
-    let lists =
-        [copies::NAMES, devices::NAMES, errors::NAMES, events::NAMES, memory::NAMES, modules::NAMES, streams::NAMES];
+    let lists = [
+        copies::NAMES,
+        devices::NAMES,
+        errors::NAMES,
+        events::NAMES,
+        graphs::NAMES,
+        memory::NAMES,
+        modules::NAMES,
+        rtc::NAMES,
+        streams::NAMES,
+    ];
     lists.into_iter().flatten().copied()
 }

@@ -4,11 +4,12 @@ use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
 
 use super::enter::{bytes, exports, put};
+use super::graphs::{Node, queue};
 use super::runtime::{Function, Object, Runtime};
 use super::status::Status;
 use super::streams::check_stream;
 use crate::code_object::{BUNDLE_MAGIC, KernelMetadata, LoadError, bundle_length, elf_length};
-use crate::device::{LDS_MAX, LaunchError, ModuleError};
+use crate::device::{LDS_MAX, LaunchError, ModuleError, ModuleId};
 use crate::dispatch::{Geometry, GeometryError, explicit_size};
 
 impl From<ModuleError> for Status {
@@ -167,7 +168,7 @@ unsafe fn launch(
         eprintln!("hip-sim: {name}: a kernel of device {number} on a stream of another one");
         return Err(Status::INVALID_HANDLE);
     }
-    let mut device = runtime.device(number)?;
+    let device = runtime.device(number)?;
     let geometry = geometry.map_err(|error| {
         eprintln!("hip-sim: {name}: {error}");
         Status::INVALID_CONFIGURATION
@@ -182,7 +183,26 @@ unsafe fn launch(
         (true, true) if explicit_size(kernel) == 0 => Vec::new(),
         _ => return Err(Status::INVALID_VALUE),
     };
-    device.launch(module, &name, geometry, dynamic_lds, &arguments)?;
+    drop(device);
+    let work = Work { device: number, module, name, geometry, dynamic_lds, arguments };
+    queue(runtime, stream, Node::Launch(work))
+}
+
+/// A launch with its arguments.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    device: usize,
+    module: ModuleId,
+    name: String,
+    geometry: Geometry,
+    dynamic_lds: u32,
+    arguments: Vec<u8>,
+}
+
+/// Runs a kernel.
+pub(super) fn run(runtime: &Runtime, work: &Work) -> Result<(), Status> {
+    let Work { device, module, name, geometry, dynamic_lds, arguments } = work;
+    runtime.device(*device)?.launch(*module, name, *geometry, *dynamic_lds, arguments)?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use super::graphs::{Capture, Node};
 use super::status::Status;
 use crate::device::{Config, Device, ModuleId};
 
@@ -19,12 +20,26 @@ pub(super) enum Object {
     Module(usize, ModuleId),
     /// A kernel of one.
     Function(Function),
-    /// A stream of a device.
-    Stream(usize),
+    /// A stream.
+    Stream(Stream),
     /// An event, with the time it was recorded at.
     Event(Option<Instant>),
     /// Page-locked memory of the host.
     Host(Box<HostBlock>),
+    /// What was captured of a stream.
+    Graph(Arc<[Node]>),
+    /// The same, ready to be launched.
+    LaunchableGraph(Arc<[Node]>),
+}
+
+/// A stream.
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    pub device: usize,
+    /// It waits for the default stream, and the other way round.
+    pub blocking: bool,
+    /// What is asked of it is captured.
+    pub capture: Option<Capture>,
 }
 
 /// A kernel that was asked for.
@@ -75,6 +90,14 @@ impl Handles {
 
     pub fn remove(&mut self, handle: usize) -> Option<Object> {
         self.objects.remove(&handle)
+    }
+
+    /// Every stream.
+    pub fn streams_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.objects.values_mut().filter_map(|object| match object {
+            Object::Stream(stream) => Some(stream),
+            _ => None,
+        })
     }
 
     /// Forgets the kernels of a module.

@@ -31,11 +31,16 @@ statuses! {
     NO_BINARY_FOR_GPU = 209, "hipErrorNoBinaryForGpu", "no kernel image is available for execution on the device";
     INVALID_KERNEL_FILE = 218, "hipErrorInvalidKernelFile", "invalid kernel file";
     INVALID_HANDLE = 400, "hipErrorInvalidHandle", "invalid resource handle";
+    ILLEGAL_STATE = 401, "hipErrorIllegalState", "the operation cannot be performed in the present state";
     NOT_FOUND = 500, "hipErrorNotFound", "named symbol not found";
     NOT_READY = 600, "hipErrorNotReady", "device not ready";
     LAUNCH_OUT_OF_RESOURCES = 701, "hipErrorLaunchOutOfResources", "out of resources on launch";
     LAUNCH_FAILURE = 719, "hipErrorLaunchFailure", "unspecified launch failure";
     NOT_SUPPORTED = 801, "hipErrorNotSupported", "operation not supported";
+    STREAM_CAPTURE_UNSUPPORTED = 900, "hipErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing";
+    STREAM_CAPTURE_INVALIDATED = 901, "hipErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture";
+    STREAM_CAPTURE_IMPLICIT = 906, "hipErrorStreamCaptureImplicit", "operation would make the legacy stream depend on a capturing blocking stream";
+    STREAM_CAPTURE_WRONG_THREAD = 908, "hipErrorStreamCaptureWrongThread", "attempt to terminate a thread-local capture sequence from another thread";
     UNKNOWN = 999, "hipErrorUnknown", "unknown error";
 }
 

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 
 use super::enter::{exports, put};
-use super::runtime::{Object, Runtime};
+use super::graphs::{check_wait, not_captured};
+use super::runtime::{Object, Runtime, Stream};
 use super::status::Status;
 
 /// The default stream, and those that stand for it per thread and for the legacy order.
@@ -15,13 +16,14 @@ pub(super) fn check_stream(runtime: &Runtime, stream: *mut c_void) -> Result<usi
         return Ok(runtime.current());
     }
     match runtime.handles().get(stream as usize) {
-        Some(Object::Stream(device)) => Ok(*device),
+        Some(Object::Stream(stream)) => Ok(stream.device),
         _ => Err(Status::INVALID_HANDLE),
     }
 }
 
 fn idle(runtime: &Runtime, stream: *mut c_void) -> Result<(), Status> {
     let device = check_stream(runtime, stream)?;
+    check_wait(runtime, stream)?;
     runtime.device(device).map(drop)
 }
 
@@ -30,12 +32,12 @@ fn idle(runtime: &Runtime, stream: *mut c_void) -> Result<(), Status> {
 /// # Safety
 ///
 /// The pointer is null or valid for a write.
-unsafe fn create(runtime: &Runtime, stream: *mut *mut c_void) -> Result<(), Status> {
+unsafe fn create(runtime: &Runtime, stream: *mut *mut c_void, blocking: bool) -> Result<(), Status> {
     if stream.is_null() {
         return Err(Status::INVALID_VALUE);
     }
     drop(runtime.here()?);
-    let handle = runtime.handles().add(Object::Stream(runtime.current()));
+    let handle = runtime.handles().add(Object::Stream(Stream { device: runtime.current(), blocking, capture: None }));
     // SAFETY: valid for a write by this function's contract.
     unsafe { put(stream, handle as *mut c_void) }
 }
@@ -44,7 +46,7 @@ exports! {
     /// Makes a stream.
     fn hipStreamCreate(stream: *mut *mut c_void) |runtime| {
         // SAFETY: by this function's contract.
-        unsafe { create(runtime, stream) }
+        unsafe { create(runtime, stream, true) }
     };
 
     /// Makes a stream; `hipStreamNonBlocking` is the only flag.
@@ -53,7 +55,7 @@ exports! {
             return Err(Status::INVALID_VALUE);
         }
         // SAFETY: by this function's contract.
-        unsafe { create(runtime, stream) }
+        unsafe { create(runtime, stream, flags == 0) }
     };
 
     /// Ends a stream.
@@ -74,6 +76,7 @@ exports! {
     /// Lets a stream wait for an event.
     fn hipStreamWaitEvent(stream: *mut c_void, event: *mut c_void, flags: u32) |runtime| {
         let _ = flags;
+        not_captured(runtime, stream, "hipStreamWaitEvent")?;
         idle(runtime, stream)?;
         match runtime.handles().get(event as usize) {
             Some(Object::Event(_)) => Ok(()),

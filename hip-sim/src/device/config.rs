@@ -9,7 +9,7 @@ use crate::memory::DEVICES_MAX;
 use crate::trace::TraceTarget;
 
 /// Every variable that is read.
-pub const VARIABLES: [&str; 9] = [
+pub const VARIABLES: [&str; 10] = [
     "HIP_SIM_ARCH",
     "HIP_SIM_DEVICES",
     "HIP_SIM_WAVEFRONT",
@@ -19,6 +19,7 @@ pub const VARIABLES: [&str; 9] = [
     "HIP_SIM_ULP",
     "HIP_SIM_FAIL",
     "HIP_SIM_TRACE",
+    "HIP_SIM_COMPILER",
 ];
 
 /// A call that is told to fail.
@@ -53,6 +54,8 @@ pub struct Config {
     pub failures: Vec<Failure>,
     /// The wave that is traced.
     pub trace: Option<TraceTarget>,
+    /// The compiler behind hipRTC; none: the newest clang.
+    pub compiler: Option<OsString>,
 }
 
 impl Default for Config {
@@ -68,6 +71,7 @@ impl Default for Config {
             error_ulp: 0,
             failures: Vec::new(),
             trace: None,
+            compiler: None,
         }
     }
 }
@@ -124,6 +128,7 @@ impl Config {
             "HIP_SIM_LIMIT" => self.limits.wave = number(text, 1, u64::MAX)?,
             "HIP_SIM_ULP" => self.error_ulp = number(text, 0, 4)? as u32,
             "HIP_SIM_FAIL" => self.failures = text.split([',', ';']).map(failure).collect::<Result<_, _>>()?,
+            "HIP_SIM_COMPILER" => self.compiler = Some(text.into()),
             "HIP_SIM_TRACE" => self.trace = Some(text.parse()?),
             _ => unreachable!("{variable} is listed and not read"),
         }

@@ -4,8 +4,7 @@ use bindgen::callbacks::{EnumVariantCustomBehavior, EnumVariantValue, ParseCallb
 use bindgen::{Builder, EnumVariation, Formatter, RustEdition, RustTarget};
 use syn::Item;
 
-use crate::wanted::CONSTANTS;
-use crate::{Error, Headers};
+use crate::{Error, Headers, Set};
 
 /// Declarations from some headers.
 #[derive(Debug)]
@@ -16,23 +15,23 @@ pub struct Generated {
     pub bindgen: String,
 }
 
-/// Keeps the enum constants of [`CONSTANTS`] alone.
+/// Keeps these enum constants alone.
 #[derive(Debug)]
-struct OnlyWanted;
+struct Only(&'static [&'static str]);
 
-impl ParseCallbacks for OnlyWanted {
+impl ParseCallbacks for Only {
     fn enum_variant_behavior(
         &self,
         _: Option<&str>,
         variant: &str,
         _: EnumVariantValue,
     ) -> Option<EnumVariantCustomBehavior> {
-        (!CONSTANTS.contains(&variant)).then_some(EnumVariantCustomBehavior::Hide)
+        (!self.0.contains(&variant)).then_some(EnumVariantCustomBehavior::Hide)
     }
 }
 
 /// Declarations of `functions`, and of the types that they need. A function that the headers do not have is left out.
-pub fn run(headers: &Headers, functions: &[String]) -> Result<Generated, Error> {
+pub fn run(set: &Set, headers: &Headers, functions: &[String]) -> Result<Generated, Error> {
     // bindgen panics where libclang is missing; it does not load what its thread has loaded already.
     if !clang_sys::is_loaded() {
         clang_sys::load().map_err(|reason| Error::Absent(format!("bindgen needs libclang: {reason}\n{INSTALL}")))?;
@@ -42,26 +41,25 @@ pub fn run(headers: &Headers, functions: &[String]) -> Result<Generated, Error> 
     // The first with edition 2024, which bindgen does not take for granted.
     let rust = RustTarget::stable(85, 0).map_err(|error| Error::Failed(error.to_string()))?;
     let mut builder = Builder::default()
-        .header_contents("wrapper.h", include_str!("../wrapper.h"))
+        .header_contents("wrapper.h", set.wrapper)
         .clang_args(["-D__HIP_PLATFORM_AMD__", "-isystem", include])
         .rust_target(rust)
         .rust_edition(RustEdition::Edition2024)
         .use_core()
         .formatter(Formatter::None)
-        .parse_callbacks(Box::new(OnlyWanted))
+        .parse_callbacks(Box::new(Only(set.constants)))
         // An integer: newer libraries return codes that no fixed enum has, and such a value in a Rust enum is undefined.
         .default_enum_style(EnumVariation::NewType { is_bitfield: false, is_global: false })
         .prepend_enum_name(false)
-        // One word of flags that nobody reads here; as a bit field it would bring 200 lines of accessors.
-        // bindgen does not follow an opaque type to its declaration, so that it is asked for by name.
-        .opaque_type("hipDeviceArch_t")
-        .allowlist_type("hipDeviceArch_t")
         .layout_tests(true)
         .merge_extern_blocks(true)
         // The text differs from version to version, and belongs to HIP's documentation.
         .generate_comments(false);
     for function in functions {
         builder = builder.allowlist_function(function);
+    }
+    for name in set.opaque {
+        builder = builder.opaque_type(name).allowlist_type(name);
     }
     let unreadable = |error| Error::Failed(format!("bindgen could not read the HIP headers in {folder}:\n{error}"));
     let output = builder.generate().map_err(unreadable)?.to_string();

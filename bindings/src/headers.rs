@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
+/// The header of HIP's runtime.
+pub const API: &str = "hip/hip_runtime_api.h";
+
 /// HIP's headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headers {
@@ -63,7 +66,7 @@ fn locations(hip_path: Option<OsString>, rocm_path: Option<OsString>) -> Vec<Loc
 fn first(locations: &[Location]) -> Result<Headers, Error> {
     let mut searched = String::new();
     for location in locations {
-        if location.folder.join("hip/hip_runtime_api.h").is_file() {
+        if location.folder.join(API).is_file() {
             return read(&location.folder);
         }
         searched += &format!("\n  {} ({})", location.folder.display(), location.from);

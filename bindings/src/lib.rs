@@ -1,6 +1,6 @@
-//! Generates and checks the declarations of the HIP library in `src/driver/hip/bindings.rs`.
+//! Generates and checks the declarations of the HIP library in `src/driver/hip/bindings.rs`, and those of `benches/hip/`.
 //!
-//! The file is committed, so that building `ssm-update` takes neither libclang nor HIP's headers. Where both are, `make
+//! The files are committed, so that building `ssm-update` takes neither libclang nor HIP's headers. Where both are, `make
 //! bindings` and the test of this package generate it anew and compare.
 //!
 //! What is compared is the meaning, declaration by declaration: names, types, values and layouts, not their format. Headers of
@@ -21,11 +21,55 @@ pub use compare::{Comparison, compare};
 pub use generate::Generated;
 pub use headers::Headers;
 
-/// The driver's list of functions, from the repository's root.
-const LIST: &str = "src/driver/hip/functions.rs";
+/// A list of functions, and the declarations that are made for it.
+#[derive(Debug)]
+pub struct Set {
+    /// The list, from the repository's root.
+    pub list: &'static str,
+    /// The declarations, from the repository's root.
+    pub bindings: &'static str,
+    /// The header that has them, below the folder of the headers.
+    pub header: &'static str,
+    /// What bindgen reads.
+    wrapper: &'static str,
+    /// The constants that are declared.
+    constants: &'static [&'static str],
+    /// Types that are declared without their fields, and by their name.
+    opaque: &'static [&'static str],
+}
 
-/// The declarations, from the repository's root.
-pub const BINDINGS: &str = "src/driver/hip/bindings.rs";
+/// HIP's runtime, as the library uses it.
+pub const DRIVER: Set = Set {
+    list: "src/driver/hip/functions.rs",
+    bindings: "src/driver/hip/bindings.rs",
+    header: headers::API,
+    wrapper: include_str!("../wrapper.h"),
+    constants: wanted::DRIVER,
+    // One word of flags that nobody reads here; as a bit field it would bring 200 lines of accessors.
+    // bindgen does not follow an opaque type to its declaration, so that it is asked for by name.
+    opaque: &["hipDeviceArch_t"],
+};
+
+/// Every set: that of the library, and those of the measurements, which the library has no need of.
+pub const SETS: [Set; 3] = [
+    DRIVER,
+    Set {
+        list: "benches/hip/functions.rs",
+        bindings: "benches/hip/bindings.rs",
+        header: headers::API,
+        wrapper: include_str!("../wrapper.h"),
+        constants: wanted::BENCHMARK,
+        opaque: &[],
+    },
+    Set {
+        list: "benches/hip/rtc/functions.rs",
+        bindings: "benches/hip/rtc/bindings.rs",
+        header: "hip/hiprtc.h",
+        wrapper: "#include <hip/hiprtc.h>\n",
+        constants: wanted::RTC,
+        opaque: &[],
+    },
+];
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -60,19 +104,23 @@ pub fn read(path: &str) -> Result<String, Error> {
     fs::read_to_string(repository().join(path)).map_err(|error| Error::Failed(format!("{path}: {error}")))
 }
 
-/// Generates the declarations of the functions that the driver lists.
+/// Generates the declarations of the functions that a list names.
 ///
 /// # Errors
 ///
-/// [`Error::Absent`] without libclang, [`Error::Failed`] where the headers cannot be read, or are complete and lack a function.
-pub fn generate(headers: &Headers) -> Result<Generated, Error> {
-    let functions = wanted::functions(&read(LIST)?)?;
-    let generated = generate::run(headers, &functions)?;
+/// [`Error::Absent`] without libclang or the set's header, [`Error::Failed`] where the headers cannot be read, or are complete and lack a function.
+pub fn generate(set: &Set, headers: &Headers) -> Result<Generated, Error> {
+    if !headers.include.join(set.header).is_file() {
+        return Err(Error::Absent(format!("{} has no {}", headers.include.display(), set.header)));
+    }
+    let functions = wanted::functions(&read(set.list)?)?;
+    let generated = generate::run(set, headers, &functions)?;
     let found = items::declarations(generated.items.clone());
     let lacks = |function: &&String| !found.iter().any(|declaration| declaration.name == format!("fn {function}"));
     match functions.iter().find(lacks) {
         Some(name) if headers.complete() => {
-            Err(Error::Failed(format!("{LIST} names {name}, which the headers of HIP {} do not have", headers.version)))
+            let (list, version) = (set.list, &headers.version);
+            Err(Error::Failed(format!("{list} names {name}, which the headers of HIP {version} do not have")))
         }
         _ => Ok(generated),
     }
@@ -83,7 +131,7 @@ pub fn generate(headers: &Headers) -> Result<Generated, Error> {
 /// # Errors
 ///
 /// [`Error::Failed`] where the headers are not complete, without rustfmt, or where the file cannot be written.
-pub fn write(generated: Generated, headers: &Headers) -> Result<(), Error> {
+pub fn write(set: &Set, generated: Generated, headers: &Headers) -> Result<(), Error> {
     if !headers.complete() {
         return Err(Error::Failed(format!(
             "the headers of HIP {} in {} are too old to write from: it takes HIP 6 or newer",
@@ -92,5 +140,6 @@ pub fn write(generated: Generated, headers: &Headers) -> Result<(), Error> {
         )));
     }
     let text = render::render(generated, headers, &repository())?;
-    fs::write(repository().join(BINDINGS), text).map_err(|error| Error::Failed(format!("{BINDINGS}: {error}")))
+    let failed = |error| Error::Failed(format!("{}: {error}", set.bindings));
+    fs::write(repository().join(set.bindings), text).map_err(failed)
 }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use ssm_update_bindings::{BINDINGS, Error, Headers, compare, generate, read, write};
+use ssm_update_bindings::{Error, Headers, SETS, Set, compare, generate, read, write};
 
-/// Generates the declarations of the HIP library anew and compares them with src/driver/hip/bindings.rs
+/// Generates the declarations of the HIP library anew and compares them with src/driver/hip/bindings.rs and those in benches/hip/
 ///
 /// Headers are taken from --include, else from $HIP_PATH/include, else $ROCM_PATH/include, else /opt/rocm/include, else
 /// /usr/include. Those of HIP 5 lack a part of the declarations; the rest is compared, and the part is named.
@@ -39,28 +39,44 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the headers agree with the file, which they do after it was written.
+/// Whether the headers agree with every file, which they do after it was written.
 fn run(arguments: &Arguments) -> Result<bool, Error> {
     let headers = Headers::find(arguments.include.as_deref())?;
+    let mut agree = true;
+    for set in &SETS {
+        match one(set, &headers, arguments.write) {
+            Ok(same) => agree &= same,
+            // hipRTC's header comes in a package of its own.
+            Err(Error::Absent(reason)) if !headers.include.join(set.header).is_file() => {
+                println!("bindings: {}: NOT RUN ({reason})", set.bindings);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(agree)
+}
+
+fn one(set: &Set, headers: &Headers, to_write: bool) -> Result<bool, Error> {
+    let file = set.bindings;
     let source = format!("the headers of HIP {} in {}", headers.version, headers.include.display());
-    let generated = generate(&headers)?;
-    if arguments.write {
-        write(generated, &headers)?;
-        println!("bindings: {BINDINGS} is written from {source}");
+    let generated = generate(set, headers)?;
+    if to_write {
+        write(set, generated, headers)?;
+        println!("bindings: {file} is written from {source}");
         return Ok(true);
     }
-    let found = compare(&read(BINDINGS)?, generated.items, headers.complete())?;
+    let found = compare(&read(file)?, generated.items, headers.complete())?;
     if !found.not_compared.is_empty() {
-        println!("bindings: not compared, since HIP {} does not have it:", headers.version);
+        println!("bindings: {file}: not compared, since HIP {} does not have it:", headers.version);
         for name in &found.not_compared {
             println!("  {name}");
         }
     }
     if found.differences.is_empty() {
-        println!("bindings: {} declarations agree with {source}", found.compared.len());
+        println!("bindings: {file}: {} declarations agree with {source}", found.compared.len());
         return Ok(true);
     }
-    println!("bindings: {BINDINGS} differs from {source}:");
+    println!("bindings: {file} differs from {source}:");
     for difference in &found.differences {
         println!("{difference}");
     }

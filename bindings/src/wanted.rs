@@ -1,9 +1,9 @@
-//! What of HIP is declared: the functions that the driver lists, and these constants.
+//! What of HIP is declared: the functions that a list names, and these constants.
 
 use crate::Error;
 
-/// The constants of HIP's enums that are declared. With the others, the headers of every version would differ.
-pub const CONSTANTS: &[&str] = &[
+/// The constants of HIP's enums that are declared for the library. With the others, the headers of every version would differ.
+pub const DRIVER: &[&str] = &[
     // Statuses that the driver tells apart, or that a load or a launch is known to end with.
     "hipSuccess",
     "hipErrorInvalidValue",
@@ -47,7 +47,20 @@ pub const CONSTANTS: &[&str] = &[
     "hipMemcpyDeviceToHost",
 ];
 
-/// The functions that the driver's list (the text of `src/driver/hip/functions.rs`) names: in lines that begin with
+/// Those for the measurements.
+pub const BENCHMARK: &[&str] = &[
+    "hipSuccess",
+    "hipDeviceAttributeL2CacheSize",
+    "hipDeviceAttributeMultiprocessorCount",
+    "hipDeviceAttributeClockRate",
+    "hipDeviceAttributeWarpSize",
+    "hipStreamCaptureModeThreadLocal",
+];
+
+/// Those for hipRTC. The numbers of its failures differ between versions; their names do not.
+pub const RTC: &[&str] = &["HIPRTC_SUCCESS"];
+
+/// The functions that a list (such as the text of `src/driver/hip/functions.rs`) names: in lines that begin with
 /// `REQUIRED name(` or `OPTIONAL name(`.
 pub fn functions(list: &str) -> Result<Vec<String>, Error> {
     let is_name = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -59,7 +72,7 @@ pub fn functions(list: &str) -> Result<Vec<String>, Error> {
     };
     let names: Vec<_> = list.lines().filter_map(name).collect();
     if names.is_empty() {
-        return Err(Error::Failed("the driver's list has no line that begins with REQUIRED or OPTIONAL".to_owned()));
+        return Err(Error::Failed("the list of functions has no line that begins with REQUIRED or OPTIONAL".to_owned()));
     }
     Ok(names)
 }

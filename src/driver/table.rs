@@ -49,7 +49,9 @@ macro_rules! function_table {
             ///
             /// What `lookup` finds under a name is the library's function of that name, and stays loaded.
             #[allow(non_snake_case)]
-            pub unsafe fn resolve(lookup: &$crate::driver::table::Lookup<'_>) -> Result<Self, Vec<&'static str>> {
+            pub unsafe fn resolve(
+                lookup: &(dyn Fn(&std::ffi::CStr) -> *const std::ffi::c_void + '_),
+            ) -> Result<Self, Vec<&'static str>> {
                 let mut missing = Vec::new();
                 $(
                     let name = const {
@@ -71,3 +73,17 @@ macro_rules! function_table {
     };
 }
 pub(super) use function_table;
+
+/// Proves that a list agrees with the module `bindings`, which is generated from the library's headers. Generic and never
+/// instantiated: the functions are loaded at run time, and there is nothing to link to.
+#[allow(unused_macros, reason = "CUDA's declarations come from cudarc")]
+macro_rules! agreement {
+    ($($need:ident $name:ident($($argument:ident: $kind:ty),* $(,)?) -> $result:ty;)*) => {
+        #[allow(dead_code, clippy::extra_unused_type_parameters)]
+        fn agrees_with_the_headers<Never>() {
+            $(let _: unsafe extern "C" fn($($kind),*) -> $result = bindings::$name;)*
+        }
+    };
+}
+#[allow(unused_imports, reason = "see above")]
+pub(super) use agreement;

@@ -9,7 +9,7 @@ use super::bindings::{
     self, hipDeviceAttribute_t, hipDeviceProp_tR0000, hipDeviceProp_tR0600, hipError_t, hipFunction_t, hipMemcpyKind,
     hipModule_t, hipStream_t,
 };
-use crate::driver::table::function_table;
+use crate::driver::table::{agreement, function_table};
 
 /// Hands the list to a macro.
 macro_rules! for_the_list {
@@ -43,17 +43,6 @@ macro_rules! for_the_list {
         // One of the two is needed. The struct changed with HIP 6.0, and each symbol fills its own.
         OPTIONAL hipGetDevicePropertiesR0600(properties: *mut hipDeviceProp_tR0600, device: c_int) -> hipError_t;
         OPTIONAL hipGetDeviceProperties(properties: *mut hipDeviceProp_tR0000, device: c_int) -> hipError_t;
-        }
-    };
-}
-
-/// The list agrees with HIP's headers. Generic and never instantiated: the functions are loaded at run time, and there is nothing
-/// to link to.
-macro_rules! agreement {
-    ($($need:ident $name:ident($($argument:ident: $kind:ty),* $(,)?) -> $result:ty;)*) => {
-        #[allow(dead_code, clippy::extra_unused_type_parameters)]
-        fn agrees_with_the_headers<Never>() {
-            $(let _: unsafe extern "C" fn($($kind),*) -> $result = bindings::$name;)*
         }
     };
 }

@@ -9,7 +9,8 @@ use clap::Parser;
 use ssm_update::ports::cuda::CudaKernel;
 use ssm_update::{Dims, Dtype, Kernel, Memory, Stream, switches};
 use ssm_update_bench::cases::Case;
-use ssm_update_bench::gpu::{Device, OnDevice};
+use ssm_update_bench::gpu::cuda::Device;
+use ssm_update_bench::gpu::{Effort, OnDevice, Rotation, host_time, step_times};
 use ssm_update_bench::gpu_report;
 
 /// Times the CUDA port on the first NVIDIA GPU: launches captured into a graph, each on the next of many state buffers.
@@ -47,6 +48,9 @@ struct Args {
     #[arg(long, hide = true)]
     bench: bool,
 }
+
+/// Bytes of state over which the launches of a graph are spread, so that no cache holds what comes next.
+const ROTATION: Rotation = Rotation { bytes: 300_000_000, most: 64 };
 
 /// Name, heads, head_dim, d_state, groups.
 const CASES: [(&str, [usize; 4]); 4] = [
@@ -96,7 +100,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let opened = begin.elapsed();
     eprintln!("{}: {}", device.name()?, kernel.describe());
     if args.first_launch {
-        let on_device = OnDevice::new(&kernel, &case(chosen[0], 1), states[0])?;
+        let on_device = OnDevice::new(&kernel, &case(chosen[0], 1), states[0], ROTATION)?;
         let begin = Instant::now();
         // SAFETY: whole tensors of the port's memory, which nobody else uses.
         unsafe { kernel.launch(&on_device.launch(0), Stream::DEFAULT) }?;
@@ -112,14 +116,15 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     }
 
     println!("case,batch,state,us,state_GBps,host_ns");
+    let effort = Effort::of(args.replays);
     for &shape in &chosen {
         for (&batch, &state) in args.batches.iter().flat_map(|batch| states.iter().map(move |state| (batch, state))) {
-            let on_device = OnDevice::new(&kernel, &case(shape, batch), state)?;
+            let on_device = OnDevice::new(&kernel, &case(shape, batch), state, ROTATION)?;
             on_device
                 .check(&kernel)
                 .map_err(|error| format!("{} batch {batch} {state}: {error}; not timed", shape.0))?;
-            let us = device.graph_time(&kernel, &on_device, args.replays)?;
-            let host = device.host_time(&kernel, &on_device)?;
+            let us = step_times(&device, &kernel, &on_device, effort)?.median;
+            let host = host_time(&device, &kernel, &on_device, effort)?;
             let rate = on_device.state_bytes() as f64 / us / 1e3;
             println!("{},{batch},{state},{us:.3},{rate:.0},{host:.0}", shape.0);
         }

@@ -8,6 +8,8 @@ pub mod chart;
 pub mod ggml;
 pub mod gpu;
 pub mod gpu_report;
+pub mod hip;
+pub mod kfd;
 pub mod measure;
 #[path = "../tests/common/models.rs"]
 pub mod models;

@@ -48,7 +48,8 @@ pub fn measure(arms: &mut [Box<dyn Arm>], rounds: usize, mut tick: impl FnMut())
     micros.into_iter().map(times).collect()
 }
 
-fn times(mut micros: Vec<f64>) -> Times {
+/// Quartiles of times in microseconds; there is at least one.
+pub fn times(mut micros: Vec<f64>) -> Times {
     micros.sort_unstable_by(f64::total_cmp);
     let at = |part: usize| micros[(micros.len() - 1) * part / 4];
     Times { quartile_1: at(1), median: at(2), quartile_3: at(3), steps: micros.len() }

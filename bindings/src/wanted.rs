@@ -72,7 +72,9 @@ pub fn functions(list: &str) -> Result<Vec<String>, Error> {
     };
     let names: Vec<_> = list.lines().filter_map(name).collect();
     if names.is_empty() {
-        return Err(Error::Failed("the list of functions has no line that begins with REQUIRED or OPTIONAL".to_owned()));
+        return Err(Error::Failed(
+            "the list of functions has no line that begins with REQUIRED or OPTIONAL".to_owned(),
+        ));
     }
     Ok(names)
 }

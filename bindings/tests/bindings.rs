@@ -24,7 +24,11 @@ fn not_run(what: &str, reason: &dyn std::fmt::Display) {
 fn the_committed_declarations_agree_with_the_headers_found() {
     let compared: [&[&str]; 3] = [
         &["fn hipModuleLaunchKernel", "layout of hipDeviceProp_tR0000", "const hipError_t::hipErrorNoDevice"],
-        &["fn hipStreamBeginCapture", "type hipGraphExec_t", "const hipStreamCaptureMode::hipStreamCaptureModeThreadLocal"],
+        &[
+            "fn hipStreamBeginCapture",
+            "type hipGraphExec_t",
+            "const hipStreamCaptureMode::hipStreamCaptureModeThreadLocal",
+        ],
         &["fn hiprtcCompileProgram", "struct hiprtcResult"],
     ];
     for (set, expected) in SETS.iter().zip(compared) {

@@ -20,11 +20,11 @@ macro_rules! function_table {
     (@resolve OPTIONAL $missing:ident, $name:ident, $address:expr) => { $address };
     (@cast REQUIRED $address:expr, $signature:ty) => {
         // SAFETY: not null (checked), and the library's function of this name has this signature (the caller's promise).
-        unsafe { std::mem::transmute::<*const c_void, $signature>($address) }
+        unsafe { std::mem::transmute::<*const std::ffi::c_void, $signature>($address) }
     };
     (@cast OPTIONAL $address:expr, $signature:ty) => {
         // SAFETY: null becomes `None`; otherwise as for the required ones.
-        unsafe { std::mem::transmute::<*const c_void, Option<$signature>>($address) }
+        unsafe { std::mem::transmute::<*const std::ffi::c_void, Option<$signature>>($address) }
     };
     (
         $(#[$attribute:meta])*

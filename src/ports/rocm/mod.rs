@@ -41,10 +41,21 @@ pub struct RocmKernel {
     functions: Vec<Function>,
     #[allow(dead_code)] // owns the functions
     module: Module,
+    architecture: String,
     description: String,
 }
 
 impl RocmKernel {
+    /// The device's architecture, such as `gfx1151`.
+    pub fn architecture(&self) -> &str {
+        &self.architecture
+    }
+
+    /// The name by which the HIP runtime was loaded; `linked` where the program is linked to it.
+    pub fn library(&self) -> &str {
+        self.hip.origin()
+    }
+
     /// Opens the port on a device, the calling thread's current one unless told: finds the HIP runtime, asks the device for its
     /// wave width and architecture, and loads the image that was compiled for exactly this architecture.
     ///
@@ -121,7 +132,7 @@ impl RocmKernel {
             hip.origin(),
             image.compiler
         );
-        Ok(Self { hip, device, functions, module, description })
+        Ok(Self { hip, device, functions, module, architecture: properties.architecture, description })
     }
 }
 

@@ -6,7 +6,7 @@
 # Rust's installer puts cargo here, and not every shell has been told. What is on PATH already comes first.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Arguments for run, bench, test, mutants, bindings, install-capi and verify-models, such as: make bench ARGS=decode
+# Arguments for run, bench, test, mutants, bindings, install-capi, verify-rocm and verify-models, such as: make bench ARGS=decode
 ARGS ?=
 MODEL ?= engine/models/kjv
 MODELS_DIR ?= engine/models
@@ -87,9 +87,9 @@ verify-kernel-port-dispatch: ## Prove that predicate and dispatch agree, and tha
 	cargo test --release --locked -p ssm-update --test dispatch --test selection
 
 .PHONY: verify-rocm
-verify-rocm: ## Every check of the ROCm port; conformance on the GPU where there is one
+verify-rocm: ## Every check of the ROCm port, and its speed; on the GPU where there is one, else simulated; with a report (ARGS="--help")
 	@bash scripts/setup.sh
-	@bash scripts/verify-rocm.sh
+	@bash scripts/verify-rocm.sh $(ARGS)
 
 .PHONY: verify-metal
 verify-metal: ## Every check of the Metal port; on a Mac also conformance, golden text and bandwidth on its GPU, with a report

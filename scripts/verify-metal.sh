@@ -25,50 +25,9 @@ case ${1-} in
     *) usage >&2 && exit 2 ;;
 esac
 
+source scripts/report.sh
 folder=${CARGO_TARGET_DIR:-target}/verify-metal
-report=$folder/report.md
-mkdir -p "$folder"
-failed=0
-not_run=0
-rows=()
-
-# One part: a name, and the command that proves it.
-part() {
-    local name=$1 log began=$SECONDS status=passed
-    shift
-    log=$folder/$((${#rows[@]} + 1)).log
-    printf '\n=== %s\n' "$name"
-    if ! "$@" 2>&1 | tee "$log"; then
-        status=FAILED
-        failed=$((failed + 1))
-        printf '=== %s: FAILED\n' "$name" >&2
-    elif grep -q '^NOT RUN' "$log"; then
-        # The part says which of it.
-        status='passed, in part NOT RUN'
-        not_run=$((not_run + 1))
-    fi
-    rows+=("| $name | $status | $((SECONDS - began)) s |")
-    {
-        printf '\n## %s: %s\n\n    %s\n\n```text\n' "$name" "$status" "$*"
-        # The whole log of what failed; of the rest, what it says at the end.
-        if [[ $status == FAILED ]]; then cat "$log"; else tail -n 60 "$log"; fi
-        printf '```\n'
-    } >>"$folder/parts.md"
-}
-
-lacking() {
-    printf '\n=== %s: NOT RUN (%s)\n' "$1" "$2"
-    rows+=("| $1 | NOT RUN: $2 | |")
-    not_run=$((not_run + 1))
-}
-
-tests() {
-    local names=()
-    for name in "$@"; do names+=("--test=$name"); done
-    cargo test --release --locked -p ssm-update "${names[@]}" -- --nocapture
-}
-
-parity() { SSM_UPDATE_ONLY_PORT=$1 tests cases conformance properties rounding; }
+begin_report "$folder" "$folder/report.md"
 
 golden() { SSM_UPDATE_PORT=metal cargo test --release --locked -p ssm-engine --test goldens -- --nocapture; }
 
@@ -80,7 +39,6 @@ candle_golden() {
     SSM_ENGINE_TEST_DEVICE=metal cargo test --release --locked -p ssm-engine --features metal --test goldens -- --nocapture
 }
 
-: >"$folder/parts.md"
 part 'keys, constants, geometry, choice' cargo test --release --locked -p ssm-update --lib ports::metal
 part 'plan' tests metal_plan
 if [[ $(uname -s) == Linux ]]; then
@@ -105,19 +63,6 @@ else
     done
 fi
 
-{
-    printf '# The Metal port of ssm-update\n\n'
-    printf -- '- commit: %s%s\n' "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" \
-        "$(git diff --quiet HEAD 2>/dev/null || echo ', with changes')"
-    printf -- '- system: %s\n' "$(sw_vers 2>/dev/null | awk '{ print $2 }' | paste -sd ' ' - || true)$(uname -srm)"
-    printf -- '- processor: %s\n' "$(sysctl -n machdep.cpu.brand_string 2>/dev/null || echo unknown)"
-    printf -- '- %s\n\n' "$(rustc --version)"
-    printf '| part | outcome | time |\n|---|---|---|\n'
-    printf '%s\n' "${rows[@]}"
-    cat "$folder/parts.md"
-} >"$report"
-
-printf '\n'
-printf '%s\n' "${rows[@]}"
-printf '\nverify-metal: %d parts, %d failed, %d not run; report: %s\n' "${#rows[@]}" "$failed" "$not_run" "$report"
-[[ $failed == 0 ]]
+end_report 'The Metal port of ssm-update' \
+    "system: $(sw_vers 2>/dev/null | awk '{ print $2 }' | paste -sd ' ' - || true)$(uname -srm)" \
+    "processor: $(sysctl -n machdep.cpu.brand_string 2>/dev/null || echo unknown)"

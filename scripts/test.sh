@@ -17,6 +17,7 @@ steps=(
     'licences    each dependency may be shipped'
     'clippy      no warnings, with and without the accelerator features'
     'apple       the Metal port, the C interface, and the step in candle, as macOS and iOS build them: clippy for their targets, no warnings'
+    'nvrtc       the engine'"'"'s CUDA kernels compile, without warnings'
     'docs        rustdoc without warnings'
     'tests       unit tests, integration tests and doctests of every package'
     'linked      the ROCm port with the HIP runtime linked instead of loaded'
@@ -48,6 +49,13 @@ step_apple() {
             echo "NOT RUN for $target: Rust has no libraries for it (rustup target add $target)"
         fi
     done
+}
+
+step_nvrtc() {
+    local status=0
+    python3 scripts/check_engine_kernels.py || status=$?
+    # 3: NOT RUN, as it says.
+    [[ $status == 0 || $status == 3 ]]
 }
 
 step_docs() { RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked --release; }

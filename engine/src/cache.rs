@@ -120,22 +120,34 @@ impl AttentionCache {
     ///
     /// Shapes that do not fit the cache.
     pub fn append(&mut self, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (kv_heads, tokens, head_dim) = keys.dims3()?;
-        let (room, needed) = (self.keys.dim(1)?, self.len + tokens);
+        let tokens = keys.dim(1)?;
+        let (all_keys, all_values, begin) = self.extend(tokens)?;
+        all_keys.slice_set(keys, 1, begin)?;
+        all_values.slice_set(values, 1, begin)?;
+        Ok((all_keys.narrow(1, 0, begin + tokens)?, all_values.narrow(1, 0, begin + tokens)?))
+    }
+
+    /// Makes room for keys and values of `tokens` new positions, which the caller writes: into the tensors that this returns,
+    /// `[kv_heads, room, head_dim]`, from the position beside them on.
+    ///
+    /// # Errors
+    ///
+    /// The device has no room.
+    pub(crate) fn extend(&mut self, tokens: usize) -> Result<(&Tensor, &Tensor, usize)> {
+        let (kv_heads, room, head_dim) = self.keys.dims3()?;
+        let (begin, needed) = (self.len, self.len + tokens);
         if needed > room {
             let room = needed.max(2 * room).next_multiple_of(GROWTH);
-            for (kept, len) in [(&mut self.keys, self.len), (&mut self.values, self.len)] {
-                let grown = Tensor::zeros((kv_heads, room, head_dim), keys.dtype(), keys.device())?;
-                if len > 0 {
-                    grown.slice_set(&kept.narrow(1, 0, len)?.contiguous()?, 1, 0)?;
+            for kept in [&mut self.keys, &mut self.values] {
+                let grown = Tensor::zeros((kv_heads, room, head_dim), kept.dtype(), kept.device())?;
+                if begin > 0 {
+                    grown.slice_set(&kept.narrow(1, 0, begin)?.contiguous()?, 1, 0)?;
                 }
                 *kept = grown;
             }
         }
-        self.keys.slice_set(keys, 1, self.len)?;
-        self.values.slice_set(values, 1, self.len)?;
         self.len = needed;
-        Ok((self.keys.narrow(1, 0, needed)?, self.values.narrow(1, 0, needed)?))
+        Ok((&self.keys, &self.values, begin))
     }
 }
 

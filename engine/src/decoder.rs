@@ -5,6 +5,8 @@ use candle_core::{DType, Tensor};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::model::Model;
+use crate::one_token;
+use crate::sampling::argmax;
 use crate::ssm::Step;
 
 /// Tokens of a prompt that go through the model at once. Larger products are faster per token and take more memory.
@@ -69,11 +71,34 @@ impl<'a> Decoder<'a> {
         self.logits(&hidden)
     }
 
+    /// Reads one token and returns that of the largest logit after it: the [`argmax`] of what [`decode`](Self::decode) returns. On a GPU
+    /// the logits stay there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Self::decode).
+    pub fn decode_greedy(&mut self, token: u32) -> Result<u32> {
+        let hidden = self.model.forward(&[token], &mut self.cache, self.step)?;
+        let logits = self.model.logits(&hidden)?;
+        match one_token::serves(&logits) {
+            true => one_token::best(&logits)?.ok_or_else(|| self.nan()),
+            false => Ok(argmax(&self.on_host(&logits)?)),
+        }
+    }
+
     fn logits(&self, hidden: &Tensor) -> Result<Vec<f32>> {
-        let logits: Vec<f32> = self.model.logits(hidden)?.get(0)?.to_dtype(DType::F32)?.to_vec1()?;
+        self.on_host(&self.model.logits(hidden)?)
+    }
+
+    fn on_host(&self, logits: &Tensor) -> Result<Vec<f32>> {
+        let logits: Vec<f32> = logits.get(0)?.to_dtype(DType::F32)?.to_vec1()?;
         match logits.iter().any(|logit| logit.is_nan()) {
-            true => Err(Error::NanLogits { tokens: self.cache.tokens }),
+            true => Err(self.nan()),
             false => Ok(logits),
         }
+    }
+
+    fn nan(&self) -> Error {
+        Error::NanLogits { tokens: self.cache.tokens }
     }
 }

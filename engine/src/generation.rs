@@ -56,13 +56,12 @@ pub fn generate(
     mut write: impl FnMut(&str) -> Result<()>,
 ) -> Result<Generation> {
     let start = Instant::now();
-    let mut logits = decoder.prefill(prompt, PROMPT_CHUNK)?;
+    let mut token = sampler.choose(&decoder.prefill(prompt, PROMPT_CHUNK)?);
     let mut done = Generation { prompt_tokens: prompt.len(), prefill: start.elapsed(), ..Generation::default() };
 
     let start = Instant::now();
     let mut text = tokenizer.stream();
     while done.tokens < max_tokens {
-        let token = sampler.choose(&logits);
         done.tokens += 1;
         if end_tokens.contains(&token) {
             done.ended = true;
@@ -70,7 +69,10 @@ pub fn generate(
         }
         write(&text.push(token)?)?;
         if done.tokens < max_tokens {
-            logits = decoder.decode(token)?;
+            token = match sampler.is_greedy() {
+                true => decoder.decode_greedy(token)?,
+                false => sampler.choose(&decoder.decode(token)?),
+            };
             done.decode_steps += 1;
         }
     }

@@ -59,6 +59,7 @@ pub mod generation;
 pub mod layers;
 pub mod matrix;
 pub mod model;
+mod one_token;
 pub mod place;
 pub mod sampling;
 pub mod ssm;

@@ -2,6 +2,8 @@
 
 use candle_core::{DType, Device};
 
+use crate::error::Result;
+
 /// A device, and the dtype of what flows between the layers there.
 ///
 /// On the CPU activations are f32, whatever the weights are: products widen bf16 weights in registers. On a GPU a product takes
@@ -13,6 +15,27 @@ pub struct Place {
     pub device: Device,
     /// f32 or bf16.
     pub dtype: DType,
+}
+
+/// Prepares a device for decoding, where that costs nothing but time: memory of freed tensors stays with the process
+/// ([`keep_freed_memory`](ssm_update_candle::keep_freed_memory)), and on CUDA tensors made from here on carry no events for other
+/// streams, as the engine has one.
+///
+/// # Errors
+///
+/// Faults of the driver.
+pub fn prepare(device: &Device) -> Result<()> {
+    ssm_update_candle::keep_freed_memory(device)?;
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(device) = device {
+        #[allow(unsafe_code)] // a promise about streams
+        // SAFETY: all that the engine queues, its kernels and the fused step included, goes to candle's one stream of the device, in
+        // the order of the calls; candle frees memory in that order too.
+        unsafe {
+            device.disable_event_tracking();
+        }
+    }
+    Ok(())
 }
 
 impl Place {

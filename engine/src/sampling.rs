@@ -39,6 +39,11 @@ impl Sampler {
         Ok(Self(if temperature == 0.0 { Kind::Greedy } else { Kind::TopP { temperature, top_p, rng } }))
     }
 
+    /// Whether the choice is always the [`argmax`].
+    pub fn is_greedy(&self) -> bool {
+        matches!(self.0, Kind::Greedy)
+    }
+
     /// The next token. `logits` holds at least one number and no NaN.
     pub fn choose(&mut self, logits: &[f32]) -> u32 {
         match &mut self.0 {

@@ -127,7 +127,14 @@ impl Golden {
                 decided += 1;
                 assert_eq!(argmax(&logits), expected, "{}, greedy token {position}, gap {gap}", step.describe());
             }
+            let greedy = decoder.fork(step).unwrap().decode_greedy(expected).unwrap();
             logits = decoder.decode(expected).unwrap();
+            assert_eq!(
+                greedy,
+                argmax(&logits),
+                "{}, greedy token {position}, chosen where the logits are",
+                step.describe()
+            );
         }
         println!("{}: {decided} of {} greedy tokens are decided, and the same", step.name(), self.greedy.len());
         assert!(decided * 2 > self.greedy.len(), "a golden whose text is mostly undecided tests little");

@@ -63,7 +63,7 @@ pub fn measure(
         progress(prompt.len());
         let start = Instant::now();
         for _ in 0..count {
-            token = argmax(&decoder.decode(token)?);
+            token = decoder.decode_greedy(token)?;
         }
         black_box(token);
         let decode = start.elapsed();

@@ -63,7 +63,7 @@ impl PlaceArguments {
             ))
         };
         let device = opened.map_err(|error| refused(&error))?;
-        ssm_update_candle::keep_freed_memory(&device)?;
+        ssm_engine::place::prepare(&device)?;
         let dtype = match (self.dtype, self.device) {
             (Some(DtypeArgument::Bf16), DeviceArgument::Cpu) => {
                 return Err(Error::Request("--dtype: expected f32, the only one on the CPU, got bf16".to_owned()));

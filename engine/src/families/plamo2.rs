@@ -184,10 +184,10 @@ impl PlamoConfig {
         let out = Linear::load(checkpoint, &format!("{name}.o_proj"), hidden, heads * head_dim, false)?;
         let norm = |part: &str, count: usize| -> Result<RmsNorm> {
             let weight = checkpoint.tensor(&format!("{name}.{part}_weight"), &[count, head_dim])?;
-            RmsNorm::new(weight.flatten_all()?, HEAD_NORM_EPS).per_group(count)
+            Ok(RmsNorm::new(weight.flatten_all()?, HEAD_NORM_EPS))
         };
         let attention = Attention::new(AttentionConfig { window, ..self.attention }, qkv, out, checkpoint.place())?;
-        Ok(Part::Attention(Box::new(attention.with_norms(norm("q", heads)?, norm("k", kv_heads)?))))
+        Ok(Part::Attention(Box::new(attention.with_norms(norm("q", heads)?, norm("k", kv_heads)?)?)))
     }
 
     fn load_mlp(&self, checkpoint: &Checkpoint, name: &str) -> Result<Part> {

@@ -7,6 +7,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::layers::{Attention, Embedding, Linear, Mamba2, MixtureOfExperts, Mlp, Positions, RmsNorm, Rotary};
 use crate::model::{Model, ModelInfo};
+use crate::one_token::{self, Residual};
 use crate::place::Place;
 use crate::ssm::{SsmDims, Step};
 
@@ -98,34 +99,47 @@ impl Block {
         Self { norm, parts, post_norm: None }
     }
 
+    /// What the parts give for `normed`, with the multiplier of each.
     fn forward<'a>(
         &self,
-        hidden: Tensor,
+        normed: &Tensor,
         positions: &Positions,
         caches: &mut impl Iterator<Item = &'a mut LayerCache>,
         step: &Step,
-    ) -> Result<Tensor> {
-        let normed = self.norm.forward(&hidden)?;
-        let mut sum: Option<Tensor> = None;
-        for (part, multiplier) in &self.parts {
+    ) -> Result<Vec<(Tensor, f64)>> {
+        let forward = |(part, multiplier): &(Part, f64)| {
             let mut cache = || caches.next().ok_or_else(LayerCache::foreign);
             let mixed = match part {
-                Part::Mamba2(mamba) => mamba.forward(&normed, cache()?.mamba2()?, step)?,
-                Part::Attention(attention) => attention.forward(&normed, positions, cache()?.attention()?)?,
-                Part::Mlp(mlp) => mlp.forward(&normed)?,
-                Part::Experts(experts) => experts.forward(&normed)?,
+                Part::Mamba2(mamba) => mamba.forward(normed, cache()?.mamba2()?, step)?,
+                Part::Attention(attention) => attention.forward(normed, positions, cache()?.attention()?)?,
+                Part::Mlp(mlp) => mlp.forward(normed)?,
+                Part::Experts(experts) => experts.forward(normed)?,
             };
-            let mixed = multiply(mixed, *multiplier)?;
-            sum = Some(match sum {
-                Some(sum) => (sum + mixed)?,
-                None => mixed,
-            });
+            Ok((mixed, *multiplier))
+        };
+        self.parts.iter().map(forward).collect()
+    }
+
+    /// `hidden` with the parts added, and the norm of it that comes `next`.
+    fn add(&self, hidden: Tensor, parts: &[(Tensor, f64)], next: &RmsNorm) -> Result<(Tensor, Tensor)> {
+        let sum = Residual { parts, post: self.post_norm.as_ref(), next };
+        if sum.serves(&hidden) {
+            return Ok(one_token::residual(&hidden, &sum)?);
         }
-        let Some(sum) = sum else { return Ok(hidden) };
-        match &self.post_norm {
-            Some(norm) => Ok((hidden + norm.forward(&sum)?)?),
-            None => Ok((hidden + sum)?),
+        let Some((first, rest)) = parts.split_first() else {
+            let normed = next.forward(&hidden)?;
+            return Ok((hidden, normed));
+        };
+        let mut sum = multiply(first.0.clone(), first.1)?;
+        for (part, multiplier) in rest {
+            sum = (sum + multiply(part.clone(), *multiplier)?)?;
         }
+        let hidden = match &self.post_norm {
+            Some(norm) => (hidden + norm.forward(&sum)?)?,
+            None => (hidden + sum)?,
+        };
+        let normed = next.forward(&hidden)?;
+        Ok((hidden, normed))
     }
 }
 
@@ -169,11 +183,15 @@ impl Model for Stack {
         let mut hidden = multiply(self.embedding.forward(tokens)?, self.frame.embedding_multiplier)?;
         let positions = Positions::new(cache.tokens, tokens.len(), self.frame.rotary, &self.windows, self.place())?;
         let mut caches = cache.layers.iter_mut();
-        for block in &self.blocks {
-            hidden = block.forward(hidden, &positions, &mut caches, step)?;
+        let mut normed = self.blocks.first().map_or(&self.norm, |block| &block.norm).forward(&hidden)?;
+        // What follows each block: the norm of the next one, or the last of all.
+        let next = self.blocks.iter().skip(1).map(|block| &block.norm).chain([&self.norm]);
+        for (block, next) in self.blocks.iter().zip(next) {
+            let parts = block.forward(&normed, &positions, &mut caches, step)?;
+            (hidden, normed) = block.add(hidden, &parts, next)?;
         }
         cache.tokens += tokens.len();
-        self.norm.forward(&hidden)
+        Ok(normed)
     }
 
     fn logits(&self, hidden: &Tensor) -> Result<Tensor> {

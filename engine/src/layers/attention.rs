@@ -7,6 +7,7 @@ use super::{Linear, RmsNorm};
 use crate::cache::AttentionCache;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
+use crate::one_token::{self, Attend};
 use crate::place::Place;
 
 /// Sizes and switches of an attention layer.
@@ -186,10 +187,15 @@ impl Attention {
         Self::new(config, qkv, out, checkpoint.place())
     }
 
-    /// The same with norms of the queries, `[heads * head_dim]`, and of the keys, `[kv_heads * head_dim]`.
-    #[must_use]
-    pub fn with_norms(self, queries: RmsNorm, keys: RmsNorm) -> Self {
-        Self { norms: Some((queries, keys)), ..self }
+    /// The same with norms of the queries, weight `[heads * head_dim]`, and of the keys, `[kv_heads * head_dim]`, their means over each
+    /// head's channels.
+    ///
+    /// # Errors
+    ///
+    /// None on the CPU.
+    pub fn with_norms(self, queries: RmsNorm, keys: RmsNorm) -> Result<Self> {
+        let AttentionConfig { heads, kv_heads, .. } = self.config;
+        Ok(Self { norms: Some((queries.per_group(heads)?, keys.per_group(kv_heads)?)), ..self })
     }
 
     /// How far back a position sees.
@@ -214,6 +220,9 @@ impl Attention {
     pub fn forward(&self, x: &Tensor, positions: &Positions, cache: &mut AttentionCache) -> Result<Tensor> {
         let AttentionConfig { heads, kv_heads, head_dim, scale, window, .. } = self.config;
         let (tokens, per_kv) = (x.dim(0)?, heads / kv_heads);
+        if one_token::serves(x) && one_token::attends(head_dim) {
+            return self.forward_one(x, positions, cache);
+        }
         let qkv = self.qkv.forward(x)?;
         let [q, k, v] = self.config.projected_channels();
         let (mut queries, mut keys, values) = (qkv.narrow(1, 0, q)?, qkv.narrow(1, q, k)?, qkv.narrow(1, q + k, v)?);
@@ -248,6 +257,23 @@ impl Attention {
         let mixed = softmax_last_dim(&scores)?.matmul(&values)?;
         let mixed = mixed.reshape((heads, tokens, head_dim))?.transpose(0, 1)?.reshape((tokens, heads * head_dim))?;
         self.out.forward(&mixed)
+    }
+
+    /// For one token on a GPU.
+    fn forward_one(&self, x: &Tensor, positions: &Positions, cache: &mut AttentionCache) -> Result<Tensor> {
+        let AttentionConfig { heads, scale, window, .. } = self.config;
+        let (keys, values, at) = cache.extend(1)?;
+        let attend = Attend {
+            keys,
+            values,
+            angles: positions.rotary.as_ref().map(|angles| (&angles.cos, &angles.sin)),
+            norms: self.norms.as_ref().map(|(queries, keys)| (queries, keys)),
+            heads,
+            begin: positions.sight(window)?.begin,
+            at,
+            scale,
+        };
+        self.out.forward(&one_token::attend(&self.qkv.forward(x)?, &attend)?)
     }
 }
 

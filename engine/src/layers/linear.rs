@@ -5,6 +5,7 @@ use candle_core::{DType, Tensor};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
 use crate::matrix::Matrix;
+use crate::one_token::{self, Weights};
 
 /// `y = x W^T + bias`, or with multipliers `y = outputs * (input * x W^T + bias)`.
 #[derive(Debug)]
@@ -83,12 +84,21 @@ impl Linear {
         Ok(Self::new(Matrix::stack(weights)?, bias))
     }
 
-    /// `[tokens, in]` to `[tokens, out]`.
+    /// The weights, where a GPU's kernels multiply `x` with them.
+    pub(super) fn one_token(&self, x: &Tensor) -> Option<Weights<'_>> {
+        let weights = Weights { matrix: self.weight.tensor()?, scale: self.scale.as_ref(), bias: self.bias.as_ref() };
+        weights.serve(x).then_some(weights)
+    }
+
+    /// `[tokens, in]`, in the dtype of activations or in f32, to `[tokens, out]` in the former.
     ///
     /// # Errors
     ///
     /// Another number of input channels.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        if let Some(weights) = self.one_token(x) {
+            return Ok(one_token::product(x, &weights)?);
+        }
         let y = self.weight.multiply(x)?;
         let y = match &self.scale {
             Some(scale) => multiply(&y, scale)?,

@@ -7,6 +7,7 @@ use super::{Linear, RmsNorm, Selection};
 use crate::cache::Mamba2Cache;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
+use crate::one_token::{self, Convolution, Weights};
 use crate::ssm::{SCAN_CHUNK, SsmDims, SsmInputs, SsmParams, Step, scan};
 
 /// Sizes and switches of a Mamba2 layer.
@@ -121,12 +122,18 @@ impl Mamba2 {
     ///
     /// Shapes that do not fit; faults of the kernel port.
     pub fn forward(&self, hidden: &Tensor, cache: &mut Mamba2Cache, step: &Step) -> Result<Tensor> {
-        let projected = self.in_proj.forward(hidden)?.to_dtype(DType::F32)?;
-        let (z, conv_input) = self.split(&projected)?;
-        let mixed = self.convolve(&conv_input, cache)?;
+        let (projected, z, mixed) = match self.in_proj.one_token(hidden) {
+            Some(in_proj) => self.convolve_one(hidden, &in_proj, cache)?,
+            None => {
+                let projected = self.in_proj.forward(hidden)?.to_dtype(DType::F32)?;
+                let (z, conv_input) = self.split(&projected)?;
+                let mixed = self.convolve(&conv_input, cache)?;
+                (projected, z, mixed)
+            }
+        };
         let x = mixed.narrow(1, 0, self.config.ssm.channels())?;
         let Selected { b, c, dt } = match &self.from_x {
-            Some(from_x) => from_x.select(&x, hidden.dtype())?,
+            Some(from_x) => from_x.select(&x)?,
             None => self.selected_with_x(&projected, &mixed)?,
         };
 
@@ -140,12 +147,13 @@ impl Mamba2 {
             y
         };
         if let Some(norm) = &self.norm {
-            y = norm.forward(&y)?;
+            let gate = gate_last.then_some(&z);
+            y = match one_token::serves(hidden) {
+                true => one_token::gated_norm(&y, gate, norm, hidden.dtype())?,
+                false => gate.map_or_else(|| norm.forward(&y), |z| Ok((norm.forward(&y)? * z.silu()?)?))?,
+            };
         }
-        if gate_last {
-            y = (y * z.silu()?)?;
-        }
-        self.out_proj.forward(&y.to_dtype(hidden.dtype())?)
+        self.out_proj.forward(&y)
     }
 
     /// z, and what goes through the convolution.
@@ -168,6 +176,28 @@ impl Mamba2 {
             c: mixed.narrow(1, channels + columns, columns)?,
             dt: projected.narrow(1, channels + mixed.dim(1)?, self.config.ssm.heads)?,
         })
+    }
+
+    /// For one token on a GPU: its projection, f32, with z and the convolved channels in it.
+    fn convolve_one(
+        &self,
+        hidden: &Tensor,
+        in_proj: &Weights<'_>,
+        cache: &mut Mamba2Cache,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        let SsmDims { head_dim, .. } = self.config.ssm;
+        let channels = self.config.ssm.channels();
+        let convolution = Convolution {
+            window: &cache.conv,
+            taps: &self.taps,
+            bias: self.conv_bias.as_ref(),
+            first: channels,
+            paired: self.from_x.is_some().then_some(head_dim),
+        };
+        let (row, window) = one_token::convolved_product(hidden, in_proj, &convolution)?;
+        cache.conv = window;
+        let (z, mixed) = (row.narrow(1, 0, channels)?, row.narrow(1, channels, self.taps.dim(1)?)?);
+        Ok((row, z, mixed))
     }
 
     /// Causal depthwise convolution and SiLU over `[tokens, conv_channels]`, with the inputs before them from the cache.

@@ -5,6 +5,7 @@ use candle_core::{D, Tensor};
 use super::Linear;
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
+use crate::one_token;
 
 /// What stands between the two products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,11 @@ impl Mlp {
     ///
     /// Another number of channels.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.down.forward(&self.activation.forward(&self.up.forward(x)?)?)
+        let inner = match self.up.one_token(x) {
+            Some(up) => one_token::activated_product(x, &up, self.activation)?,
+            None => self.activation.forward(&self.up.forward(x)?)?,
+        };
+        self.down.forward(&inner)
     }
 
     /// The two matrices and what is between them, where they are on a device other than the CPU and all that there is.

@@ -1,10 +1,11 @@
 //! The mixture of experts: a router picks a few experts per token, and only those are evaluated.
 
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 
 use super::router::Choice;
 use super::{Activation, Linear, Mlp, Router};
 use crate::error::Result;
+use crate::one_token::{self, Workspace};
 
 /// Experts and their router.
 #[derive(Debug)]
@@ -29,8 +30,8 @@ struct Latent {
     out_of: Linear,
 }
 
-/// Experts of one shape, one after the other, so that those of a token can be gathered on the device: the host neither waits for
-/// their numbers nor queues an operation for each of them.
+/// Experts of one shape, one after the other, so that a GPU can take those of a token by their numbers: the host neither waits for
+/// them nor queues operations for each.
 #[derive(Debug)]
 struct Stacked {
     /// `[experts, width or 2 * width, hidden]`.
@@ -38,6 +39,7 @@ struct Stacked {
     activation: Activation,
     /// `[experts, hidden, width]`.
     down: Tensor,
+    workspace: Workspace,
 }
 
 impl MixtureOfExperts {
@@ -72,10 +74,13 @@ impl MixtureOfExperts {
 
     /// The experts that the router chooses for `x`, of `inputs`.
     fn mix(&self, x: &Tensor, inputs: &Tensor) -> Result<Tensor> {
-        if let (Experts::Stacked(stacked), 1) = (&self.experts, x.dim(0)?)
-            && let Some((chosen, weights)) = self.router.choose_on_device(x)?
+        if let Experts::Stacked(stacked) = &self.experts
+            && let Some(routing) = self.router.routing(&stacked.workspace)
+            && routing.serves(x)
+            && one_token::serves_experts(inputs, &stacked.up, &stacked.down)
         {
-            return stacked.mix(inputs, &chosen, &weights);
+            let choice = one_token::route(x, &routing)?;
+            return Ok(one_token::experts(inputs, &choice, &stacked.up, stacked.activation, &stacked.down)?);
         }
         match &*self.router.choose(x)? {
             [chosen] => self.mix_one(inputs, chosen),
@@ -145,50 +150,48 @@ impl Stacked {
         }
         let ups: Vec<&Tensor> = parts.iter().map(|part| part.0).collect();
         let downs: Vec<&Tensor> = parts.iter().map(|part| part.2).collect();
-        Ok(Some(Self { up: Tensor::stack(&ups, 0)?, activation, down: Tensor::stack(&downs, 0)? }))
+        let workspace = Workspace::new(experts.len(), parts[0].0.device())?;
+        Ok(Some(Self { up: Tensor::stack(&ups, 0)?, activation, down: Tensor::stack(&downs, 0)?, workspace }))
     }
 
     fn forward(&self, expert: usize, x: &Tensor) -> Result<Tensor> {
         let inner = self.activation.forward(&x.matmul(&self.up.get(expert)?.t()?)?)?;
         Ok(inner.matmul(&self.down.get(expert)?.t()?)?)
     }
-
-    /// The experts `chosen`, `[count]`, of the one token of `x`, `[1, hidden]`, summed with `weights`, `[1, count]` f32.
-    fn mix(&self, x: &Tensor, chosen: &Tensor, weights: &Tensor) -> Result<Tensor> {
-        let count = chosen.dim(0)?;
-        let (up, down) = (self.up.index_select(chosen, 0)?, self.down.index_select(chosen, 0)?);
-        let (_, wide, hidden) = up.dims3()?;
-        let inner = x.matmul(&up.reshape((count * wide, hidden))?.t()?)?.reshape((count, wide))?;
-        let inner = self.activation.forward(&inner)?.unsqueeze(1)?;
-        let outputs = inner.matmul(&down.transpose(1, 2)?)?.squeeze(1)?;
-        // In f32, as the host weighs.
-        Ok(weights.matmul(&outputs.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scoring;
+    use super::super::{Linear, Scoring};
     use super::*;
     use crate::matrix::Matrix;
     use candle_core::Device;
 
     #[test]
-    fn gathered_experts_give_what_each_by_itself_gives() {
+    fn experts_in_one_tensor_give_what_each_by_itself_gives() {
         let normal = |shape: &[usize]| Tensor::randn(0.0_f32, 0.5, shape, &Device::Cpu).unwrap();
         let (experts, width, hidden) = (5, 6, 7);
         for (activation, wide) in [(Activation::SiluGated, 2 * width), (Activation::SquaredRelu, width)] {
-            let stacked =
-                Stacked { up: normal(&[experts, wide, hidden]), activation, down: normal(&[experts, hidden, width]) };
-            let logits = Linear::new(Matrix::from_tensor(&normal(&[experts, hidden])).unwrap(), None);
-            let x = normal(&[1, hidden]);
+            let (up, down) = (normal(&[experts, wide, hidden]), normal(&[experts, hidden, width]));
             let linear = |stack: &Tensor, e| Linear::new(Matrix::from_tensor(&stack.get(e).unwrap()).unwrap(), None);
-            let each = (0..experts).map(|e| Mlp::new(linear(&stacked.up, e), activation, linear(&stacked.down, e)));
-            let mixture = MixtureOfExperts::new(Router::new(logits, 3, Scoring::Softmax), each.collect()).unwrap();
-            let (chosen, weights) = mixture.router.choose_on_device(&x).unwrap().unwrap();
-            let difference = (mixture.forward(&x).unwrap() - stacked.mix(&x, &chosen, &weights).unwrap()).unwrap();
-            let largest: f32 = difference.abs().unwrap().max_all().unwrap().to_scalar().unwrap();
-            assert!(largest < 1e-5, "{activation:?}: {largest}");
+            let router = || {
+                let logits = Linear::new(Matrix::from_tensor(&normal(&[experts, hidden])).unwrap(), None);
+                Router::new(logits, 3, Scoring::Softmax)
+            };
+            let each = (0..experts).map(|e| Mlp::new(linear(&up, e), activation, linear(&down, e))).collect();
+            let each = MixtureOfExperts::new(router(), each).unwrap();
+            let workspace = Workspace::new(experts, &Device::Cpu).unwrap();
+            let stacked = Experts::Stacked(Stacked { up, activation, down, workspace });
+            let x = normal(&[4, hidden]);
+            let chosen = each.router.choose(&x).unwrap();
+            let stacked = MixtureOfExperts { router: router(), experts: stacked, latent: None };
+            for tokens in [1, 4] {
+                let (x, chosen) = (x.narrow(0, 0, tokens).unwrap(), &chosen[..tokens]);
+                let mix = |mixture: &MixtureOfExperts| mixture.mix_many(&x, chosen).unwrap();
+                let difference = (mix(&each) - mix(&stacked)).unwrap().abs().unwrap();
+                let largest: f32 = difference.max_all().unwrap().to_scalar().unwrap();
+                assert!(largest < 1e-5, "{activation:?}, {tokens} tokens: {largest}");
+            }
         }
     }
 }

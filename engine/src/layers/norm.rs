@@ -50,6 +50,21 @@ impl RmsNorm {
         Ok(Self { group: group.transpose()?, ..self })
     }
 
+    /// `[channels]`.
+    pub(crate) fn weight(&self) -> &Tensor {
+        &self.weight
+    }
+
+    /// Added to the mean square.
+    pub(crate) fn eps(&self) -> f32 {
+        self.eps
+    }
+
+    /// Runs of channels with a mean of their own.
+    pub(crate) fn groups(&self) -> usize {
+        self.group.as_ref().map_or(1, |group| self.weight.elem_count() / group.elem_count())
+    }
+
     /// Keeps the shape, `[tokens, channels]`.
     ///
     /// # Errors

@@ -1,13 +1,13 @@
 //! Which experts a token goes to, and with which weights.
 
-use candle_core::{D, DType, Tensor};
-use candle_nn::ops::{sigmoid, softmax_last_dim};
+use candle_core::Tensor;
 
 use super::Linear;
 use crate::error::Result;
+use crate::one_token::{Routing, Workspace};
 
-/// Added to sums that are divided by.
-const NEVER_ZERO: f64 = 1e-20;
+/// Added to sums that are divided by; `kernels.cu` has it too.
+const NEVER_ZERO: f32 = 1e-20;
 
 /// How logits of experts become a choice and weights.
 #[derive(Clone, Debug)]
@@ -54,34 +54,17 @@ impl Router {
         Self { logits, per_token, scoring }
     }
 
-    /// The experts of the one token of `x`, `[1, hidden]`, without a look at them by the host: their numbers, `[per_token]` u32, and
-    /// their weights, `[1, per_token]` f32. `None` where only the host can choose.
-    ///
-    /// # Errors
-    ///
-    /// Another number of channels.
-    pub(super) fn choose_on_device(&self, x: &Tensor) -> Result<Option<(Tensor, Tensor)>> {
-        let first = |order: Tensor| order.narrow(D::Minus1, 0, self.per_token)?.contiguous();
-        let logits = || self.logits.forward(&x.to_dtype(DType::F32)?);
-        let (chosen, weights) = match &self.scoring {
-            Scoring::Softmax => {
-                let logits = logits()?;
-                let chosen = first(logits.arg_sort_last_dim(false)?)?;
-                let weights = softmax_last_dim(&logits.gather(&chosen, D::Minus1)?)?;
-                (chosen, weights)
-            }
-            Scoring::Sigmoid(scoring) if scoring.groups_kept == scoring.groups => {
-                let scores = sigmoid(&logits()?)?;
-                let chosen = first(scores.broadcast_add(&scoring.correction)?.arg_sort_last_dim(false)?)?;
-                let mut weights = scores.gather(&chosen, D::Minus1)?;
-                if scoring.normalise {
-                    weights = weights.broadcast_div(&(weights.sum_keepdim(D::Minus1)? + NEVER_ZERO)?)?;
-                }
-                (chosen, (weights * f64::from(scoring.factor))?)
-            }
-            Scoring::Sigmoid(_) => return Ok(None),
-        };
-        Ok(Some((chosen.squeeze(0)?, weights)))
+    /// How a GPU chooses by itself, so that the host does not wait; `None` where only the host can.
+    pub(super) fn routing<'a>(&'a self, workspace: &'a Workspace) -> Option<Routing<'a>> {
+        let matrix = self.logits.on_device()?;
+        let routing =
+            Routing { matrix, workspace, correction: None, count: self.per_token, normalise: true, factor: 1.0 };
+        match &self.scoring {
+            Scoring::Softmax => Some(routing),
+            Scoring::Sigmoid(SigmoidScoring { correction, groups, groups_kept, normalise, factor }) => (groups_kept
+                == groups)
+                .then_some(Routing { correction: Some(correction), normalise: *normalise, factor: *factor, ..routing }),
+        }
     }
 
     /// The experts of each token of `x`, `[tokens, hidden]`.
@@ -91,7 +74,7 @@ impl Router {
     /// Another number of channels.
     pub(super) fn choose(&self, x: &Tensor) -> Result<Vec<Vec<Choice>>> {
         // In f32: rounded to 16 bits, the choice would often be another one.
-        let logits: Vec<Vec<f32>> = self.logits.forward(&x.to_dtype(DType::F32)?)?.to_vec2()?;
+        let logits: Vec<Vec<f32>> = self.logits.forward(x)?.to_vec2()?;
         match &self.scoring {
             Scoring::Softmax => Ok(logits.iter().map(|logits| softmax(logits, self.per_token)).collect()),
             Scoring::Sigmoid(scoring) => {
@@ -120,7 +103,7 @@ impl SigmoidScoring {
         }
         let chosen = largest(&corrected, count);
         let sum: f32 = chosen.iter().map(|&expert| scores[expert]).sum();
-        let factor = if self.normalise { self.factor / (sum + NEVER_ZERO as f32) } else { self.factor };
+        let factor = if self.normalise { self.factor / (sum + NEVER_ZERO) } else { self.factor };
         chosen.into_iter().map(|expert| Choice { expert, weight: scores[expert] * factor }).collect()
     }
 }
@@ -145,8 +128,9 @@ fn largest(values: &[f32], count: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::Matrix;
-    use candle_core::Device;
+    #[cfg(feature = "cuda")]
+    use crate::{matrix::Matrix, one_token};
+    use candle_core::{DType, Device};
 
     fn experts(chosen: &[Choice]) -> Vec<usize> {
         chosen.iter().map(|choice| choice.expert).collect()
@@ -183,31 +167,38 @@ mod tests {
         assert_eq!(experts(&chosen), [5, 3]);
     }
 
+    /// On CUDA device 0, which the feature promises.
+    #[cfg(feature = "cuda")]
     #[test]
     fn the_device_chooses_as_the_host_does() {
-        let tensor = |values: &[f32], shape: &[usize]| Tensor::from_slice(values, shape, &Device::Cpu).unwrap();
+        let device = Device::new_cuda(0).unwrap();
+        let tensor = |values: &[f32], shape: &[usize]| Tensor::from_slice(values, shape, &device).unwrap();
         let x = tensor(&[0.7, -0.2, 0.4], &[1, 3]);
         let weight = tensor(&std::array::from_fn::<f32, 15, _>(|i| ((i * 7 % 15) as f32 - 7.0) / 3.0), &[5, 3]);
+        let on_device = |scoring: SigmoidScoring, correction: [f32; 5]| SigmoidScoring {
+            correction: tensor(&correction, &[5]),
+            ..scoring
+        };
+        let workspace = Workspace::new(5, &device).unwrap();
+        let router = |per_token, scoring| {
+            Router::new(Linear::new(Matrix::on_device(weight.clone()).unwrap(), None), per_token, scoring)
+        };
         for scoring in [
             Scoring::Softmax,
-            Scoring::Sigmoid(sigmoids(5, 1, 1, true)),
-            Scoring::Sigmoid(SigmoidScoring {
-                correction: tensor(&[0.0, 0.9, 0.0, 0.0, 0.3], &[5]),
-                ..sigmoids(5, 1, 1, false)
-            }),
+            Scoring::Sigmoid(on_device(sigmoids(5, 1, 1, true), [0.0; 5])),
+            Scoring::Sigmoid(on_device(sigmoids(5, 1, 1, false), [0.0, 0.9, 0.0, 0.0, 0.3])),
         ] {
-            let logits = Linear::new(Matrix::from_tensor(&weight).unwrap(), None);
-            let router = Router::new(logits, 3, scoring);
+            let router = router(3, scoring);
             let host = router.choose(&x).unwrap().remove(0);
-            let (chosen, weights) = router.choose_on_device(&x).unwrap().unwrap();
-            let chosen: Vec<u32> = chosen.to_vec1().unwrap();
-            assert_eq!(chosen.iter().map(|&expert| expert as usize).collect::<Vec<_>>(), experts(&host));
-            for (weight, choice) in weights.flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().zip(&host) {
+            let choice = one_token::route(&x, &router.routing(&workspace).unwrap()).unwrap();
+            let choice: Vec<f32> = choice.flatten_all().unwrap().to_vec1().unwrap();
+            assert_eq!(choice[..3].iter().map(|expert| expert.to_bits() as usize).collect::<Vec<_>>(), experts(&host));
+            for (weight, choice) in choice[3..].iter().zip(&host) {
                 assert!((weight - choice.weight).abs() < 1e-6, "{weight}, expected {choice:?}");
             }
         }
-        let logits = Linear::new(Matrix::from_tensor(&weight).unwrap(), None);
-        let grouped = Router::new(logits, 1, Scoring::Sigmoid(sigmoids(5, 5, 2, false)));
-        assert!(grouped.choose_on_device(&x).unwrap().is_none());
+        assert!(
+            router(1, Scoring::Sigmoid(on_device(sigmoids(5, 5, 2, false), [0.0; 5]))).routing(&workspace).is_none()
+        );
     }
 }

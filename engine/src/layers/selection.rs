@@ -5,6 +5,7 @@ use candle_core::{DType, Tensor};
 use super::{Linear, RmsNorm};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
+use crate::one_token;
 use crate::ssm::SsmDims;
 
 /// The source of B, C and dt.
@@ -48,14 +49,14 @@ impl Selection {
     }
 }
 
-/// B, C and dt of a layer, f32.
+/// B, C and dt of a layer, B and C f32.
 #[derive(Debug)]
 pub(super) struct Selected {
     /// `[tokens, groups * d_state]`.
     pub(super) b: Tensor,
     /// `[tokens, groups * d_state]`.
     pub(super) c: Tensor,
-    /// `[tokens, heads]`, without its bias.
+    /// `[tokens, heads]`, without its bias; f32 or in the dtype of activations.
     pub(super) dt: Tensor,
 }
 
@@ -101,18 +102,27 @@ impl FromX {
         })
     }
 
-    /// From the convolved x, `[tokens, heads * head_dim]` f32, through products in `dtype`.
+    /// From the convolved x, `[tokens, heads * head_dim]` f32.
     ///
     /// # Errors
     ///
     /// Another number of channels.
-    pub(super) fn select(&self, x: &Tensor, dtype: DType) -> Result<Selected> {
-        let bcdt = self.bcdt_proj.forward(&x.to_dtype(dtype)?)?.to_dtype(DType::F32)?;
-        let dt = self.dt_norm.forward(&bcdt.narrow(1, 2 * self.columns, self.dt_rank)?)?;
-        Ok(Selected {
-            b: self.b_norm.forward(&bcdt.narrow(1, 0, self.columns)?)?,
-            c: self.c_norm.forward(&bcdt.narrow(1, self.columns, self.columns)?)?,
-            dt: self.dt_proj.forward(&dt.to_dtype(dtype)?)?.to_dtype(DType::F32)?,
-        })
+    pub(super) fn select(&self, x: &Tensor) -> Result<Selected> {
+        let bcdt = self.bcdt_proj.forward(x)?;
+        let norms = [&self.b_norm, &self.c_norm, &self.dt_norm];
+        let [b, c, dt] = if one_token::serves(&bcdt) {
+            let row = one_token::three_norms(&bcdt, norms.map(RmsNorm::weight), self.dt_norm.eps())?;
+            self.parts(&row)?
+        } else {
+            let [b, c, dt] = self.parts(&bcdt.to_dtype(DType::F32)?)?;
+            [self.b_norm.forward(&b)?, self.c_norm.forward(&c)?, self.dt_norm.forward(&dt)?]
+        };
+        Ok(Selected { b, c, dt: self.dt_proj.forward(&dt)? })
+    }
+
+    /// B, C and what dt is projected from.
+    fn parts(&self, row: &Tensor) -> Result<[Tensor; 3]> {
+        let part = |first, len| row.narrow(1, first, len);
+        Ok([part(0, self.columns)?, part(self.columns, self.columns)?, part(2 * self.columns, self.dt_rank)?])
     }
 }

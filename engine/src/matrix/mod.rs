@@ -178,11 +178,11 @@ impl Matrix {
         Ok(Tensor::from_vec(wide, (indices.len(), self.inputs), &Device::Cpu)?)
     }
 
-    /// `x W^T`: `[rows, in]` to `[rows, out]`, in the dtype of activations.
+    /// `x W^T`: `[rows, in]` to `[rows, out]`, in the matrix's own dtype on a device, else in f32.
     ///
     /// # Errors
     ///
-    /// Another number of columns, another dtype or device.
+    /// Another number of columns, another device.
     pub fn multiply(&self, x: &Tensor) -> Result<Tensor> {
         let (rows, columns) = x.dims2()?;
         if columns != self.inputs {
@@ -191,7 +191,7 @@ impl Matrix {
         }
         let blocks = match &self.values {
             Values::Blocks(blocks) => blocks,
-            Values::Tensor(tensor) => return Ok(x.matmul(&tensor.t()?)?),
+            Values::Tensor(tensor) => return Ok(x.to_dtype(tensor.dtype())?.matmul(&tensor.t()?)?),
         };
         if rows > X_ROWS_MAX {
             // Widened anew for each chunk of a prompt: little beside the product itself, and the memory is free again.

@@ -6,7 +6,7 @@ mod graph;
 mod scan;
 mod select;
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use crate::error::Result;
 
@@ -91,7 +91,7 @@ impl SsmParams {
     /// None on the CPU.
     pub fn initial_state(&self) -> Result<Tensor> {
         let SsmDims { heads, head_dim, d_state, .. } = self.dims;
-        Ok(Tensor::zeros((1, heads, head_dim, d_state), candle_core::DType::F32, self.device())?)
+        Ok(Tensor::zeros((1, heads, head_dim, d_state), DType::F32, self.device())?)
     }
 
     /// Where the parameters are.
@@ -101,7 +101,7 @@ impl SsmParams {
 
     /// `dt' = clamp(softplus(dt + dt_bias))` for dt of shape `[tokens, heads]`.
     fn prepare_dt(&self, dt: &Tensor) -> Result<Tensor> {
-        let raw = dt.broadcast_add(&self.dt_bias)?;
+        let raw = dt.to_dtype(DType::F32)?.broadcast_add(&self.dt_bias)?;
         // softplus(v) = max(v, 0) + ln(1 + exp(-|v|)), which does not overflow.
         let dt = (raw.relu()? + (raw.abs()?.neg()?.exp()? + 1.0)?.log()?)?;
         match self.dt_limits {
@@ -111,7 +111,7 @@ impl SsmParams {
     }
 }
 
-/// What a layer feeds the recurrence, f32.
+/// What a layer feeds the recurrence, f32 but for dt.
 #[derive(Clone, Copy, Debug)]
 pub struct SsmInputs<'a> {
     /// `[tokens, heads * head_dim]`.
@@ -120,7 +120,7 @@ pub struct SsmInputs<'a> {
     pub b: &'a Tensor,
     /// `[tokens, groups * d_state]`.
     pub c: &'a Tensor,
-    /// `[tokens, heads]`, as projected.
+    /// `[tokens, heads]`, as projected, in any dtype of activations.
     pub dt: &'a Tensor,
     /// `[tokens, heads * head_dim]`: the output is multiplied with `silu(z)`.
     pub z: Option<&'a Tensor>,

@@ -60,6 +60,11 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// As above, of the page for engines in Rust.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/rust.md")]
+struct RustPage;
+
 #[cfg(feature = "rocm")]
 pub mod code_object;
 mod driver;

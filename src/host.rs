@@ -377,13 +377,10 @@ impl<'a> Step<'a> {
 /// the written state meanwhile.
 #[allow(unsafe_code)] // raw pointers
 pub unsafe fn step_at(kernel: &dyn Kernel, launch: &Launch) -> Result<(), Error> {
-    let (problem, at) = (launch.problem(), launch.at());
-    let list = |at: *const i32| {
-        // SAFETY: the caller vouches for `batch` indices behind each list that is not null.
-        (!at.is_null()).then(|| unsafe { std::slice::from_raw_parts(at, problem.dims.batch) })
-    };
-    let slots_out = if problem.update_state { list(at.slots_out) } else { None };
-    validate_slots(&problem.dims, list(at.slots_in), slots_out, problem.update_state, launch.in_place())?;
+    let problem = launch.problem();
+    // SAFETY: the caller vouches for `batch` indices behind each list that is not null.
+    let (slots_in, slots_out) = unsafe { launch.slot_lists() };
+    validate_slots(&problem.dims, slots_in, slots_out, problem.update_state, launch.in_place())?;
     match kernel.memory() {
         // SAFETY: the caller's promise; the slots were checked above, and the port works on the host's memory.
         None => unsafe { kernel.launch(launch, Stream::DEFAULT) },

@@ -223,6 +223,22 @@ impl Launch {
     pub fn in_place(&self) -> bool {
         self.problem.update_state && std::ptr::eq(self.at.state_in, self.at.state_out)
     }
+
+    /// The slots to read and to write by, of host memory: what a step looks at. Nothing of a batch of 0, whose pointers may be
+    /// anything, and none to write by where nothing is written.
+    ///
+    /// # Safety
+    ///
+    /// `batch` indices lie behind each list that is not null, for as long as the answer is used.
+    #[allow(unsafe_code)] // raw pointers
+    pub(crate) unsafe fn slot_lists<'a>(&self) -> (Option<&'a [i32]>, Option<&'a [i32]>) {
+        let batch = self.problem.dims.batch;
+        let list = |at: *const i32, used: bool| {
+            // SAFETY: `validate` saw that it is aligned, for every batch but 0; the rest is the caller's promise.
+            (used && batch > 0 && !at.is_null()).then(|| unsafe { std::slice::from_raw_parts(at, batch) })
+        };
+        (list(self.at.slots_in, true), list(self.at.slots_out, self.problem.update_state))
+    }
 }
 
 /// Checks everything that can be checked without reading device memory. What the ports may then assume:
@@ -363,6 +379,8 @@ impl Extents {
             let last_row = bytes(field, &[dims.batch.saturating_sub(1), stride], size)?;
             bytes(field, &[last_row.saturating_add(row_bytes)], 1)?;
         }
+        // Lists of slots, whether or not they are there: no batch is as large.
+        bytes("batch", &[dims.batch], size_of::<i32>())?;
         let row = dims.heads * dims.head_dim;
         if dims.batch > 1 && strides.y < row {
             return Err(Error::unsupported("strides.y", format!("at least heads * head_dim = {row}"), strides.y));
@@ -411,4 +429,38 @@ fn check_state_overlap(problem: &Problem, at: &Pointers, bytes: usize) -> Result
         return Err(Error::invalid("state_out", "the same buffer as state_in, or one apart from it", got));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::without_provenance;
+
+    use super::*;
+
+    fn launch(batch: usize, update_state: bool, at: Pointers) -> Launch {
+        let dims = Dims { batch, heads: 1, head_dim: 1, groups: 1, d_state: 16, slots: 2 };
+        let problem = Problem { update_state, ..Problem::contiguous(dims, Dtypes::uniform(Dtype::F32)) };
+        validate(&problem, &at).expect("legal")
+    }
+
+    /// Pointers that nobody has looked at are not made slices of, not even of empty ones: those have to be aligned, too.
+    #[test]
+    #[allow(unsafe_code)]
+    fn slots_that_are_not_read_may_be_anywhere() {
+        let odd = without_provenance::<i32>(0x1001);
+        let nothing = Pointers { slots_in: odd, slots_out: odd, ..Pointers::NULL };
+        // SAFETY: no indices lie behind the lists of a batch of 0.
+        assert_eq!(unsafe { launch(0, true, nothing).slot_lists() }, (None, None));
+
+        let (slots, data) = ([1_i32, 0], [0.0_f32; 64]);
+        let x = data.as_ptr().cast();
+        let at = Pointers { x, b: x, c: x, dt: x, a_log: x, state_in: x, y: x.cast_mut(), ..Pointers::NULL };
+        let at = Pointers { slots_in: slots.as_ptr(), slots_out: without_provenance(0x1000), ..at };
+        // SAFETY: two indices lie behind the list to read by, and the one to write by is not used.
+        assert_eq!(unsafe { launch(2, false, at).slot_lists() }, (Some(&slots[..]), None));
+        let at =
+            Pointers { state_out: without_provenance::<c_void>(0x10_0000).cast_mut(), slots_out: slots.as_ptr(), ..at };
+        // SAFETY: two indices lie behind both lists.
+        assert_eq!(unsafe { launch(2, true, at).slot_lists() }, (Some(&slots[..]), Some(&slots[..])));
+    }
 }

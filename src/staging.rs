@@ -72,11 +72,8 @@ pub unsafe fn run(kernel: &dyn Kernel, memory: &dyn Memory, launch: &Launch) -> 
     let indices = dims.batch * size_of::<i32>();
 
     // Of the pool only the slots that are used travel.
-    let list = |at: *const i32| {
-        // SAFETY: `batch` indices behind each list that is there.
-        (!at.is_null()).then(|| unsafe { std::slice::from_raw_parts(at, dims.batch) })
-    };
-    let (from, to) = (list(at.slots_in), list(at.slots_out).filter(|_| problem.update_state));
+    // SAFETY: `batch` indices behind each list that is there.
+    let (from, to) = unsafe { launch.slot_lists() };
     let slot_bytes = channels * dims.d_state * dtypes.state.size();
     let pool_bytes = (dims.slots * slot_bytes).max(1); // a pool without slots has an address too: every row may be padding
     let mut state_in = memory.allocate(pool_bytes)?;

@@ -13,7 +13,9 @@ use common::ports;
 use common::run::slices;
 use ndarray::{Array1, Array2, Array3, Array4, Array5, Axis, s};
 use proptest::prelude::*;
-use ssm_update::{Dims, Dt, Dtype, Dtypes, Error, Pointers, Problem, State, Step, validate, validate_slots};
+use ssm_update::{
+    BatchStrides, Dims, Dt, Dtype, Dtypes, Error, Pointers, Problem, State, Step, validate, validate_slots,
+};
 
 /// Which of the two errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -645,6 +647,13 @@ fn the_launch_level_refuses_what_the_host_level_refuses() {
     assert_refused(with(|p| p.dt = Dt::Raw { min: f32::NAN, max: 0.0 }), Invalid, "dt.min, dt.max", "");
     assert_refused(with(|p| p.strides.y = 11), Unsupported, "strides.y", "");
     assert_refused(with(|p| p.dims.slots = usize::MAX), Unsupported, "slots", "");
+    // Rows without elements of their own, but each with a slot: 2^61 indices of four bytes are no list.
+    let huge = |p: &mut Problem| {
+        p.dtypes = Dtypes { state: Dtype::F16, ..Dtypes::uniform(Dtype::F16) };
+        p.dims = Dims { batch: 1 << 61, heads: 1, head_dim: 1, groups: 1, d_state: 16, slots: 5 };
+        p.strides = BatchStrides { x: 0, z: 0, b: 0, c: 0, dt: 0, y: 1 };
+    };
+    assert_refused(with(huge), Unsupported, "batch", "");
     for field in ["slots_in", "slots_out"] {
         let (mut problem, mut at) = (problem, at);
         problem.dims.slots = 1;

@@ -97,11 +97,8 @@ impl Kernel for CpuKernel {
     #[allow(unsafe_code)] // the launch level
     unsafe fn launch(&self, launch: &Launch, _stream: Stream) -> Result<(), Error> {
         let problem = launch.problem();
-        let list = |at: *const i32| {
-            // SAFETY: the caller vouches for `batch` indices behind each list that is not null.
-            (!at.is_null()).then(|| unsafe { std::slice::from_raw_parts(at, problem.dims.batch) })
-        };
-        let (slots_in, slots_out) = (list(launch.at().slots_in), list(launch.at().slots_out));
+        // SAFETY: the caller vouches for `batch` indices behind each list that is not null.
+        let (slots_in, slots_out) = unsafe { launch.slot_lists() };
         validate_slots(&problem.dims, slots_in, slots_out, problem.update_state, launch.in_place())?;
         // SAFETY: the slots were checked above; the rest is this function's own contract.
         unsafe { self.run(launch) };

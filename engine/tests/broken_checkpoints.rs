@@ -8,6 +8,7 @@ use candle_core::Device;
 use common::Tiny;
 use safetensors::Dtype;
 use serde_json::{Value, json};
+use ssm_engine::checkpoint::Checkpoint;
 use ssm_engine::model;
 use ssm_engine::tokenizer::Tokenizer;
 
@@ -127,6 +128,23 @@ fn every_tensor_that_is_not_finite_is_refused_by_name() {
         values[last] = value;
         let element = format!("element {last}");
         assert_refused(broken.write().path(), &["model.safetensors", name, &element]);
+    }
+}
+
+/// Found by fuzzing: the second time, a tensor that had been refused was given out.
+#[test]
+fn what_is_not_finite_is_refused_each_time() {
+    let name = "model.layers.2.mamba.A_log";
+    let mut broken = tiny();
+    let values = &mut broken.tensors.get_mut(name).unwrap().values;
+    values[1] = f32::NAN;
+    let shape = [values.len()];
+    let folder = broken.write();
+    let checkpoint =
+        Checkpoint::open(folder.path(), &Device::Cpu, None, None, |_| panic!("nothing is counted")).unwrap();
+    for _ in 0..3 {
+        let error = checkpoint.tensor_f32(name, &shape).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("NaN"), "{error}");
     }
 }
 

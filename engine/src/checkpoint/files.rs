@@ -35,7 +35,7 @@ pub(super) struct Files {
     listed_by: PathBuf,
     format: Format,
     pub(super) quantization: Option<Quantization>,
-    /// Tensors that have been asked for.
+    /// Tensors that were read and found good.
     used: RefCell<BTreeSet<String>>,
     pub(super) on_read: Box<dyn Fn(u64)>,
 }
@@ -145,13 +145,13 @@ impl Files {
         let (bytes, dtype) = self.stored(name, shape, dtypes)?;
         let length = bytes.len() as u64;
         let values = Dense::new(bytes, dtype, columns);
-        if self.is_first_use(name) {
-            if let Some((index, value)) = values.first_not_finite() {
-                let (path, tensor) = (self.info(name)?.0.path.clone(), name.to_owned());
-                return Err(Error::NotFinite { path, tensor, index, value });
-            }
-            (self.on_read)(length);
+        if !self.used.borrow().contains(name)
+            && let Some((index, value)) = values.first_not_finite()
+        {
+            let (path, tensor) = (self.info(name)?.0.path.clone(), name.to_owned());
+            return Err(Error::NotFinite { path, tensor, index, value });
         }
+        self.found_good(name, length);
         Ok(values)
     }
 
@@ -171,10 +171,12 @@ impl Files {
         }
     }
 
-    /// Whether nobody asked for the tensor before: experts and tied weights are asked for more than once, and looked
-    /// through and counted the first time.
-    pub(super) fn is_first_use(&self, name: &str) -> bool {
-        self.used.borrow_mut().insert(name.to_owned())
+    /// Counts a tensor's bytes as read, once: experts and tied weights are asked for more than once. From then on it is not looked
+    /// through again.
+    pub(super) fn found_good(&self, name: &str, bytes: u64) {
+        if self.used.borrow_mut().insert(name.to_owned()) {
+            (self.on_read)(bytes);
+        }
     }
 
     /// The file that holds a tensor, and what its header says of it.

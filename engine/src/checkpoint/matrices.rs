@@ -102,9 +102,7 @@ impl Files {
         let same: Vec<_> = NUMBERS.into_iter().filter(|(_, dtype)| *dtype == scales.dtype()).collect();
         let biases = self.dense(&biases, &with_columns(groups), groups, &same)?;
         // Whatever whole numbers the words hold, they are finite.
-        if self.is_first_use(&weight) {
-            (self.on_read)(words.len() as u64);
-        }
+        self.found_good(&weight, words.len() as u64);
         Ok(Block::Packed(Packed::new(affine, words, scales, biases)))
     }
 }

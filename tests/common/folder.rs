@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// A name that no other test of the same program takes.
+    /// A name that no other test of the same program takes. Nobody else may write to it, whatever the user's umask is.
     pub fn new(name: &str) -> Self {
         let name = format!("{}-{name}-{}", env!("CARGO_CRATE_NAME"), std::process::id());
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&path).expect("the test's folder can be made");
+        #[cfg(unix)]
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
         Self(path)
     }
 

@@ -6,7 +6,8 @@
 # Rust's installer puts cargo here, and not every shell has been told. What is on PATH already comes first.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Arguments for run, bench, test, mutants, bindings, install-capi, verify-rocm and verify-models, such as: make bench ARGS=decode
+# Arguments for run, bench, test, mutants, fuzz, sanitize, bindings, install-capi, verify-rocm and verify-models, such as:
+# make bench ARGS=decode
 ARGS ?=
 MODEL ?= engine/models/kjv
 MODELS_DIR ?= engine/models
@@ -31,7 +32,7 @@ test: ## Set up what is missing, then everything that CI runs (ARGS="format docs
 	@bash scripts/test.sh $(ARGS)
 
 .PHONY: test-all
-test-all: ## The same on every target of the HIP kernel, where `test` takes one of each generation (hours)
+test-all: ## The same on every target of the HIP kernel, and fuzz targets and sanitizers where there is nightly Rust (hours)
 	@bash scripts/setup.sh
 	@HIP_SIM_TEST_TARGETS=all bash scripts/test.sh $(ARGS)
 
@@ -50,6 +51,16 @@ bench: ## Measure the ports (ARGS go to the benchmark)
 mutants: ## Prove that the tests find planted faults (ARGS="--list" names them)
 	@bash scripts/setup.sh
 	@python3 scripts/mutants.py $(ARGS)
+
+.PHONY: fuzz
+fuzz: ## Look for inputs that break something, 30 s a target; nightly Rust (ARGS="TARGET --seconds 600")
+	@bash scripts/setup.sh build
+	@bash scripts/fuzz.sh $(ARGS)
+
+.PHONY: sanitize
+sanitize: ## Run the unsafe and the shared parts under address and thread sanitizer; nightly Rust (ARGS="--help" says more)
+	@bash scripts/setup.sh build
+	@bash scripts/sanitize.sh $(ARGS)
 
 .PHONY: bindings
 bindings: ## Compare the declarations of the HIP library with its headers (ARGS="--help" says more)

@@ -26,6 +26,12 @@ steps=(
     'mutants     planted faults are found by the tests'
 )
 
+# What takes longer and needs nightly Rust: for `make test-all`, and by name.
+longer=(
+    'fuzz        30 s of each fuzz target find nothing'
+    'sanitized   the unsafe parts and the shared ones under address and thread sanitizer'
+)
+
 step_format() { cargo fmt --all --check; }
 
 step_licences() { python3 scripts/check_licences.py; }
@@ -104,6 +110,10 @@ step_capi() { bash scripts/capi-examples.sh; }
 # All of them take longer than everything else together: a third a day, each one every third day. `make mutants` runs all.
 step_mutants() { python3 scripts/mutants.py --part "$(($(date +%s) / 86400 % 3 + 1))/3"; }
 
+step_fuzz() { bash scripts/fuzz.sh --seconds 30; }
+
+step_sanitized() { bash scripts/sanitize.sh; }
+
 usage() {
     cat <<'TEXT'
 usage: scripts/test.sh [STEP...]
@@ -111,17 +121,20 @@ usage: scripts/test.sh [STEP...]
 Runs the steps in the order of the list, all of them where none is named, and stops at the first that fails.
 TEXT
     printf '  %s\n' "${steps[@]}"
+    printf '\nWith HIP_SIM_TEST_TARGETS=all (make test-all), or by name:\n'
+    printf '  %s\n' "${longer[@]}"
 }
 
 minutes() { printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); }
 
 selected=("${steps[@]}")
+[[ ${HIP_SIM_TEST_TARGETS-} != all ]] || selected+=("${longer[@]}")
 if [[ $# != 0 ]]; then
     selected=()
     for name in "$@"; do
         [[ $name != -h && $name != --help ]] || { usage && exit; }
         found=
-        for step in "${steps[@]}"; do
+        for step in "${steps[@]}" "${longer[@]}"; do
             [[ ${step%% *} != "$name" ]] || found=$step
         done
         [[ -n $found ]] || { printf 'no such step: %s\n' "$name" >&2 && usage >&2 && exit 2; }

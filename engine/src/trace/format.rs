@@ -47,7 +47,12 @@ pub fn read(path: &Path) -> Result<Trace> {
     parse(path, BufReader::new(file))
 }
 
-fn parse(path: &Path, text: impl BufRead) -> Result<Trace> {
+/// As [`read`], from a text that is there already; `path` is for messages.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn parse(path: &Path, text: impl BufRead) -> Result<Trace> {
     let mut trace = Trace::default();
     for (index, line) in text.lines().enumerate() {
         let line = line.map_err(|source| Error::Read { path: path.to_owned(), source })?;

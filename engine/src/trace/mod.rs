@@ -10,7 +10,7 @@ mod plan;
 mod record;
 
 pub use compare::{Bucket, Comparison, Difference, Percentiles, Ranks, Verdict, compare};
-pub use format::{COLUMNS, read, write_header, write_row};
+pub use format::{COLUMNS, parse, read, write_header, write_row};
 pub use plan::{Plan, Span};
 pub use record::{hash_tokens, record};
 

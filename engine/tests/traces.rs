@@ -133,6 +133,30 @@ fn passes_of_one_token_go_through_the_step_after_their_context() {
 }
 
 #[test]
+fn lines_of_json_say_what_the_table_says() {
+    let place = Place::new(36);
+    let arguments = ["8", "2", "3"];
+    let Trace { header, rows } = read(&place.trace("t.tsv", &arguments)).unwrap();
+    let lines = std::fs::read_to_string(place.trace("t.json", &[&arguments[..], &["--json"]].concat())).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let keys: Vec<(&str, &str)> =
+        lines[0].as_object().unwrap().iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap())).collect();
+    assert_eq!(keys.len(), header.entries().count());
+    assert!(keys.iter().all(|&(key, value)| header.get(key) == Some(value)), "{keys:?}");
+    assert_eq!((lines.len() - 1, rows.len()), (16, 16));
+    for (line, row) in lines[1..].iter().zip(&rows) {
+        assert_eq!(line["chunk"], row.chunk);
+        assert_eq!(line["pos"], row.pos);
+        assert_eq!(line["target"], row.target);
+        assert!((line["nll"].as_f64().unwrap() - row.nll).abs() < 1e-6);
+        for (i, (token, logit)) in row.top.iter().enumerate() {
+            assert_eq!(line["top_ids"][i], *token);
+            assert!((line["top_logits"][i].as_f64().unwrap() - logit).abs() < 1e-6);
+        }
+    }
+}
+
+#[test]
 fn short_texts_and_vocabularies_are_told_what_is_needed() {
     let place = Place::new(33);
     let (model, text) = (place.model.path().to_str().unwrap(), place.file("text"));

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use indicatif::ProgressDrawTarget;
 use ssm_engine::config::Config;
 use ssm_engine::ssm::Step;
-use ssm_engine::trace::{Header, Plan, hash_tokens, record, write_header, write_row};
+use ssm_engine::trace::{
+    Header, Plan, hash_tokens, record, write_header, write_header_json, write_row, write_row_json,
+};
 use ssm_engine::{Error, Result};
 
 use super::StepArgument;
@@ -20,7 +22,7 @@ use super::place::PlaceArguments;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Writes lines `# key<TAB>value`, then a line per position with the columns chunk, pos, target, nll, top_ids and top_logits,
-separated by tabs. `compare-logit-traces` compares two of them.
+separated by tabs. `compare-logit-traces` compares two of them. With --json: a line with an object of the keys, then one per position.
 
 Examples:
   ssm-engine logit-trace DIR text.txt > trace.tsv
@@ -53,6 +55,9 @@ pub struct Arguments {
     /// How single tokens are computed; wider passes always go through the graph
     #[arg(long, value_enum, default_value_t = StepArgument::Auto)]
     step: StepArgument,
+    /// Write lines of JSON instead, for other programs; `compare-logit-traces` reads the table
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     place: PlaceArguments,
 }
@@ -97,10 +102,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         // The rows are progress enough, and a bar would stand between them.
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
-    write_header(&mut stdout, &header)?;
+    match arguments.json {
+        true => write_header_json(&mut stdout, &header)?,
+        false => write_header(&mut stdout, &header)?,
+    }
     record(&*model, &step, &tokens, &plan, |row| {
         bar.inc(1);
-        write_row(&mut stdout, &row)
+        match arguments.json {
+            true => write_row_json(&mut stdout, &row),
+            false => write_row(&mut stdout, &row),
+        }
     })?;
     bar.finish_and_clear();
     Ok(stdout.flush()?)

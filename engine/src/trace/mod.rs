@@ -6,11 +6,13 @@
 
 mod compare;
 mod format;
+mod json;
 mod plan;
 mod record;
 
 pub use compare::{Bucket, Comparison, Difference, Percentiles, Ranks, Verdict, compare};
 pub use format::{COLUMNS, parse, read, write_header, write_row};
+pub use json::{write_header_json, write_row_json};
 pub use plan::{Plan, Span};
 pub use record::{hash_tokens, record};
 

@@ -77,6 +77,11 @@ header: ## Write include/ssm_update.h from capi/src
 	@bash scripts/setup.sh
 	cargo test --release --locked --quiet -p ssm-update-capi --test header -- --ignored
 
+.PHONY: abi
+abi: ## Record what was added to the C interface in capi/abi (refuses what breaks programs)
+	@bash scripts/setup.sh
+	cargo test --release --locked --quiet -p ssm-update-capi --test abi_record -- --ignored
+
 .PHONY: prebuilt
 prebuilt: ## Make the committed code objects again from hip/ and gpu/ (HIPCC=... names another compiler)
 	@bash scripts/setup.sh

@@ -4,6 +4,12 @@
 #![cfg(target_os = "linux")]
 
 mod common;
+#[path = "../../tests/common/layout.rs"]
+#[allow(dead_code, reason = "the rest of it measures structs")]
+mod layout;
+#[path = "common/prototypes.rs"]
+#[allow(dead_code, reason = "the rest of it is for the record of the interface")]
+mod prototypes;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,18 +31,10 @@ fn tool(name: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("plain text")
 }
 
-/// Functions that the header declares: a name at the start of a word, with a parenthesis behind it, outside of comments.
+/// Functions that the header declares.
 fn declared() -> BTreeSet<String> {
     let header = fs::read_to_string(common::header()).expect("the header is there");
-    let mut parts = header.split("/*");
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    parts.for_each(|part| text += part.split_once("*/").expect("a comment ends").1);
-    let words = text.match_indices("ssm_update_").filter_map(|(at, _)| {
-        let rest = &text[at..];
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
-        rest[end..].starts_with('(').then(|| rest[..end].to_owned())
-    });
-    words.collect()
+    prototypes::functions(&layout::without_comments(&header)).into_keys().collect()
 }
 
 #[test]

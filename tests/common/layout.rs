@@ -52,7 +52,7 @@ impl<T> Kind for *mut T {
 }
 
 /// The header without its comments.
-fn without_comments(header: &str) -> String {
+pub fn without_comments(header: &str) -> String {
     let mut parts = header.split("/*");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {

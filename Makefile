@@ -6,7 +6,7 @@
 # Rust's installer puts cargo here, and not every shell has been told. What is on PATH already comes first.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Arguments for run, bench, test, mutants, fuzz, sanitize, bindings, install-capi, verify-rocm and verify-models, such as:
+# Arguments for run, bench, test, mutants, fuzz, sanitize, bindings, install-capi, dist, verify-dist, verify-rocm and verify-models, such as:
 # make bench ARGS=decode
 ARGS ?=
 MODEL ?= engine/models/kjv
@@ -81,6 +81,21 @@ header: ## Write include/ssm_update.h from capi/src
 abi: ## Record what was added to the C interface in capi/abi (refuses what breaks programs)
 	@bash scripts/setup.sh
 	cargo test --release --locked --quiet -p ssm-update-capi --test abi_record -- --ignored
+
+.PHONY: dist
+dist: ## Make the files of a release in target/dist: source crates, binary archive, Debian packages (ARGS="--help" says more)
+	@bash scripts/setup.sh
+	@bash scripts/dist.sh $(ARGS)
+
+.PHONY: verify-dist
+verify-dist: ## Install what dist made into fresh Debian 12 roots and use it there (root and debootstrap; ARGS="--help" says more)
+	@bash scripts/setup.sh
+	@bash scripts/verify-dist.sh $(ARGS)
+
+.PHONY: semver
+semver: ## Compare the public interface of the crates with the newest release
+	@bash scripts/setup.sh
+	@bash scripts/semver.sh
 
 .PHONY: prebuilt
 prebuilt: ## Make the committed code objects again from hip/ and gpu/ (HIPCC=... names another compiler)

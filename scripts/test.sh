@@ -15,6 +15,7 @@ PATH=$PATH:$HOME/.cargo/bin
 steps=(
     'format      rustfmt agrees with every file'
     'licences    each dependency may be shipped'
+    'packages    what is published is whole, has nothing else in it, and its features are documented'
     'clippy      no warnings, with and without the accelerator features'
     'apple       the Metal port, the C interface, and the step in candle, as macOS and iOS build them: clippy for their targets, no warnings'
     'nvrtc       the engine'"'"'s CUDA kernels compile, without warnings'
@@ -23,6 +24,7 @@ steps=(
     'linked      the ROCm port with the HIP runtime linked instead of loaded'
     'simulated   the ROCm port on simulated GPUs: the parity tests, the cases, and the engine'"'"'s golden text'
     'capi        the C interface: installed, programs in C and C++ built by pkg-config and CMake and run, the GPU simulated'
+    'semver      the crates keep what the newest release promised'
     'mutants     planted faults are found by the tests'
 )
 
@@ -35,6 +37,8 @@ longer=(
 step_format() { cargo fmt --all --check; }
 
 step_licences() { python3 scripts/check_licences.py; }
+
+step_packages() { python3 scripts/check_packages.py; }
 
 step_clippy() {
     cargo clippy --workspace --all-targets --locked --release -- -D warnings
@@ -106,6 +110,8 @@ step_simulated() {
 }
 
 step_capi() { bash scripts/capi-examples.sh; }
+
+step_semver() { bash scripts/semver.sh; }
 
 # All of them take longer than everything else together: a third a day, each one every third day. `make mutants` runs all.
 step_mutants() { python3 scripts/mutants.py --part "$(($(date +%s) / 86400 % 3 + 1))/3"; }

@@ -50,9 +50,17 @@
 //!
 //! # Cargo features
 //!
-//! `rocm`, `cuda` and `metal` (all on by default) build the accelerator ports. Drivers are looked for at run time, so the
-//! features cost nothing where the platform is absent and exist only to slim a build down.
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `rocm` | yes | the port for AMD GPUs: code objects that are compiled with this crate, or its prebuilt ones where there is no compiler |
+//! | `cuda` | yes | the port for NVIDIA GPUs, whose kernel is compiled at run time |
+//! | `metal` | yes | the port for Apple GPUs, whose kernel is compiled at run time; nothing on other systems |
+//! | `hip-runtime-sys` | no | the HIP runtime linked instead of loaded, for engines that link ROCm anyway; needs its headers and library where this crate is built |
+//!
+//! Drivers are looked for at run time, so that the default features cost nothing where the platform is absent and exist only to slim a
+//! build down. The port for the CPU is always there, and so is a row in the table for each port that is not: it opens with a reason.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 /// The README's example is compiled and run like the one above.

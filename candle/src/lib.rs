@@ -24,7 +24,17 @@
 //! | CUDA (feature `cuda`) | the port `cuda` | one launch on the device's stream; captured into a graph like candle's own operations |
 //!
 //! Every other pairing is an error that says so. Gradients do not flow through the operation.
+//!
+//! # Cargo features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `cuda` | no | candle's CUDA device; needs CUDA's toolkit where it is built, and its libraries where the program starts |
+//! | `metal` | no | candle's Metal device, on macOS and iOS |
+//!
+//! Without them the operation takes tensors on the CPU. The ports of [`ssm_update`] are all there either way.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod cpu;

@@ -181,7 +181,7 @@ fn what_a_change_means_is_told() {
     }
     for (name, find, replace) in [
         ("field-added", "    void *stream;\n", "    void *stream;\n    size_t more;\n"),
-        ("constant-added", "SSM_UPDATE_DTYPE_BF16 = 2,", "SSM_UPDATE_DTYPE_BF16 = 2, SSM_UPDATE_DTYPE_F8 = 3,"),
+        ("constant-added", "SSM_UPDATE_DTYPE_BF16 = 2,", "SSM_UPDATE_DTYPE_BF16 = 2, ssm_update_more = 3,"),
         (
             "function-added",
             "uint32_t ssm_update_abi_version(void);",

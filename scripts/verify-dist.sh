@@ -83,8 +83,8 @@ fresh() { # NAME
     [[ -z $found ]] || die "a fresh root has something of the project already: $found"
 }
 
-# A command in the root. Without network: no interface is up, and no name resolves.
-inside() { unshare --net chroot "$root" /usr/bin/env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LC_ALL=C.UTF-8 "$@"; }
+# A command in the root. Without network: no interface is up, and no name resolves. With /proc, by which Rust finds its own libraries.
+inside() { unshare --net --pid --fork --mount-proc="$root/proc" chroot "$root" /usr/bin/env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LC_ALL=C.UTF-8 "$@"; }
 
 # What the example of the C interface has to say: a table with every port, and results from the processor.
 check_step() { # OUTPUT
@@ -155,11 +155,16 @@ part_crate() {
     mkdir -p "$root/work" "$root/opt/rust"
     tar --extract --gzip --file "$dist/$name.crate" --directory "$root/work"
     # Rust itself, without documentation and other targets.
-    tar --create --directory "$sysroot" --exclude='lib/rustlib/*/lib/self-contained' bin lib/lib* lib/rustlib/x86_64-unknown-linux-gnu libexec 2>/dev/null |
-        tar --extract --directory "$root/opt/rust"
-    # What a person with a network does: everything that the crate's own Cargo.lock names, into one folder.
+    (cd "$sysroot" && tar --create bin/cargo bin/rustc lib/lib* lib/rustlib/x86_64-unknown-linux-gnu) | tar --extract --directory "$root/opt/rust"
+    # What a person with a network does: everything that the crate's own Cargo.lock names, into one folder. Away from here, where
+    # Cargo would take the crate for a part of this workspace.
     mkdir -p "$root/work/.cargo"
-    (cd "$root/work/$name" && cargo vendor --locked --quiet ../vendor) >"$root/work/.cargo/config.toml"
+    vendored=$(mktemp -d)
+    trap 'rm -rf "$vendored"' EXIT
+    tar --extract --gzip --file "$dist/$name.crate" --directory "$vendored"
+    (cd "$vendored/$name" && cargo vendor --locked ../vendor) >"$root/work/.cargo/config.toml" 2>"$work/vendor.log" ||
+        { cat "$work/vendor.log" >&2 && die 'cargo vendor failed'; }
+    mv "$vendored/vendor" "$root/work/"
     sed -i 's|^directory = .*|directory = "/work/vendor"|' "$root/work/.cargo/config.toml"
 
     # The example of the front page, as a program of somebody's.
@@ -169,8 +174,9 @@ part_crate() {
     cp "$root/work/$name/Cargo.lock" "$root/work/program/"
     {
         printf 'fn main() -> Result<(), Box<dyn std::error::Error>> {\n'
-        awk '/^\/\/! ```$/ { inside = !inside; next } /^\/\/! ```/ { other = 1 } inside && !other { sub(/^\/\/! ?(# )?/, ""); print } /^\/\/! ```$/ { other = 0 }' \
-            "$root/work/$name/src/lib.rs" | sed '/^Ok::/d'
+        # The blocks without a language are Rust.
+        awk '/^\/\/! ```/ { code = fence ? 0 : $0 == "//! ```"; fence = !fence; next } code { sub(/^\/\/! ?/, ""); print }' \
+            "$root/work/$name/src/lib.rs" | sed '/^# Ok::/d'
         # shellcheck disable=SC2016 # Rust
         printf '    for port in SSM_PORTS {\n        let opens = (port.open)().map(|kernel| kernel.describe()).unwrap_or_else(|why| why.to_string());\n'
         printf '        println!("{}: {opens}", port.name);\n    }\n    Ok(())\n}\n'

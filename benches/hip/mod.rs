@@ -1,5 +1,5 @@
 //! The HIP runtime as measurements use it, beside the library: the same loaded runtime, with streams, graphs, events, copies and
-//! kernels of the measurement's own. Declarations are generated ([`bindings`]), calls have a `Result`.
+//! kernels of the measurement's own. Declarations are generated (`bindings`), calls have a `Result`.
 
 #[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals, dead_code, clippy::all)]
 #[rustfmt::skip]

@@ -103,7 +103,7 @@ struct Bench {
     /// Measure also while another process holds the GPU; the record says so
     #[arg(long)]
     even_if_busy: bool,
-    /// The record; if not given, benches/record/<architecture>/<date>.csv on a GPU, and none on the simulator
+    /// The record; if not given, `benches/record/ARCHITECTURE/DATE.csv` on a GPU, and none on the simulator
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

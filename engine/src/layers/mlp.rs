@@ -71,7 +71,7 @@ impl Mlp {
     /// Another number of channels.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let inner = match self.up.one_token(x) {
-            Some(up) => one_token::activated_product(x, &up, self.activation)?,
+            Some(up) => one_token::activated_product(x, &up, None, self.activation)?,
             None => self.activation.forward(&self.up.forward(x)?)?,
         };
         self.down.forward(&inner)

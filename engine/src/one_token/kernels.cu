@@ -166,14 +166,12 @@ extern "C" __global__ void convolved_product(float *out, const Element *x, const
     out[i] = silu(sum);
 }
 
-// silu(gate) * up of [gate, up], or max(up, 0)^2.
-__device__ inline float activated(float gate, float up, int gated) {
-    if (gated) return silu(gate) * up;
-    const float positive = fmaxf(up, 0.0f);
+__device__ inline float squared_relu(float x) {
+    const float positive = fmaxf(x, 0.0f);
     return positive * positive;
 }
 
-// The first product of a feed-forward layer and its activation: [1, width], or with a choice of experts [experts, width], one of them for
+// The first product of a feed-forward layer and its activation, silu(gate) * up of [gate, up] or a squared ReLU: [1, width], or with a choice of experts [experts, width], one of them for
 // each y of the grid. The matrix has `width` rows, twice as many where it is gated.
 extern "C" __global__ void activated_product(Element *out, const Element *x, const Element *matrix, const float *scale,
                                              const Element *bias, const float *choice, int size, int width, int gated) {
@@ -186,7 +184,7 @@ extern "C" __global__ void activated_product(Element *out, const Element *x, con
     const Beside beside{scale, bias};
     const float low = beside.of(dot_once_there(own, {x, nullptr}, size), row);
     const float high = gated ? beside.of(dot(own + (long long)width * size, {x, nullptr}, size), width + row) : 0.0f;
-    if (threadIdx.x % WAVE == 0) out[blockIdx.y * width + row] = rounded(gated ? activated(low, high, 1) : activated(0.0f, low, 0));
+    if (threadIdx.x % WAVE == 0) out[blockIdx.y * width + row] = rounded(gated ? silu(low) * high : squared_relu(low));
 }
 
 // Sum over the chosen experts of weight * down(inner).

@@ -91,21 +91,15 @@ pub(crate) fn convolved_product(
     Ok((out.narrow(1, 0, rows)?, out.narrow(1, rows, kept)?.reshape((d_conv - 1, channels))?))
 }
 
-/// The first product of a feed-forward layer and its activation: `[1, out or out / 2]`.
-pub(crate) fn activated_product(x: &Tensor, weights: &Weights<'_>, activation: Activation) -> Result<Tensor> {
-    let Weights { matrix, scale, bias } = *weights;
-    activated(x, matrix, scale, bias, None, activation)
-}
-
-/// With `choice`, the matrix is `[experts, out, in]`, and the result `[1, count * width]`.
-fn activated(
+/// The first product of a feed-forward layer and its activation: `[1, width]`, of `width` rows or where it is gated twice as many. With
+/// `choice`, the matrix is `[experts, rows, in]`, and the result `[1, count * width]`.
+pub(crate) fn activated_product(
     x: &Tensor,
-    matrix: &Tensor,
-    scale: Option<&Tensor>,
-    bias: Option<&Tensor>,
+    weights: &Weights<'_>,
     choice: Option<&Tensor>,
     activation: Activation,
 ) -> Result<Tensor> {
+    let Weights { matrix, scale, bias } = *weights;
     let &[.., rows, size] = matrix.dims() else { candle_core::bail!("activated_product: a matrix without rows") };
     let gated = activation == Activation::SiluGated;
     let width = if gated { rows / 2 } else { rows };
@@ -135,7 +129,7 @@ pub(crate) fn experts(
 ) -> Result<Tensor> {
     let (_, channels, width) = down.dims3()?;
     let count = choice.elem_count() / 2;
-    let inner = activated(x, up, None, None, Some(choice), activation)?;
+    let inner = activated_product(x, &Weights { matrix: up, scale: None, bias: None }, Some(choice), activation)?;
     let args = [
         Arg::Element(Some(&inner), count * width),
         Arg::Element(Some(down), down.elem_count()),

@@ -5,27 +5,14 @@
 use std::ffi::{CStr, CString, c_void};
 use std::sync::LazyLock;
 
-use arbitrary::{Arbitrary, Unstructured};
+use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use ssm_update_capi::{
     Dims, Launch, Status, ssm_update_available, ssm_update_check, ssm_update_check_dims, ssm_update_kernel_close,
     ssm_update_kernel_launch, ssm_update_kernel_open, ssm_update_kernel_prepare, ssm_update_kernel_step_host,
     ssm_update_last_error, ssm_update_last_status, ssm_update_launch_init, ssm_update_port_name,
 };
-
-/// Mostly small, sometimes anything.
-#[derive(Debug)]
-struct Size(usize);
-
-impl<'a> Arbitrary<'a> for Size {
-    fn arbitrary(input: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-        Ok(Self(match input.int_in_range(0..=15)? {
-            0 => input.arbitrary()?,
-            1 => 1 << input.int_in_range(0..=63)?,
-            _ => input.int_in_range(0..=4)?,
-        }))
-    }
-}
+use ssm_update_fuzz::Size;
 
 #[derive(Debug, Arbitrary)]
 struct Input {

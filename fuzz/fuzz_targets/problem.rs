@@ -3,27 +3,13 @@
 
 use std::sync::LazyLock;
 
-use arbitrary::{Arbitrary, Unstructured};
+use arbitrary::Arbitrary;
 use half::{bf16, f16};
 use libfuzzer_sys::fuzz_target;
 use ndarray::{Array1, Array2, Array3, Array4};
 use ssm_update::reference::{Inputs, ssm_update};
 use ssm_update::{Dims, Dt, Dtype, Error, Kernel, SSM_PORTS, State, Step, Tensor, TensorMut};
-
-/// Mostly small and legal, sometimes anything.
-#[derive(Debug)]
-struct Size(usize);
-
-impl<'a> Arbitrary<'a> for Size {
-    fn arbitrary(input: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-        Ok(Self(match input.int_in_range(0..=15)? {
-            0 => input.arbitrary()?,
-            1 => usize::MAX - usize::from(input.arbitrary::<u8>()?),
-            2 => 1 << input.int_in_range(0..=63)?,
-            _ => input.int_in_range(0..=5)?,
-        }))
-    }
-}
+use ssm_update_fuzz::Size;
 
 #[derive(Debug, Arbitrary)]
 struct Form {

@@ -4,7 +4,23 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use arbitrary::{Arbitrary, Unstructured};
 use tempfile::TempDir;
+
+/// A size or a stride: mostly small, sometimes one whose products overflow, sometimes anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Size(pub usize);
+
+impl<'a> Arbitrary<'a> for Size {
+    fn arbitrary(input: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        Ok(Self(match input.int_in_range(0..=15)? {
+            0 => input.arbitrary()?,
+            1 => usize::MAX - usize::from(input.arbitrary::<u8>()?),
+            2 => 1 << input.int_in_range(0..=63)?,
+            _ => input.int_in_range(0..=5)?,
+        }))
+    }
+}
 
 /// A folder of this process, in memory where the system has such a place: an input is a few files, many thousand times a second.
 pub fn folder() -> PathBuf {

@@ -64,13 +64,9 @@ unset SSM_UPDATE_ARCHS
 
 # --- cargo-deb, beside the build -----------------------------------------------------------------------------------------
 
-deb_version=3.8.0
 tools=$target/tools
-if [[ $("$tools/bin/cargo-deb" --version 2>/dev/null) != *"$deb_version" ]]; then
-    say "building cargo-deb $deb_version"
-    cargo install --locked cargo-deb --version "$deb_version" --root "$tools" --target-dir "$tools/build"
-    rm -rf "$tools/build"
-fi
+# Built where this version of it is not there yet; cargo looks.
+cargo install --locked cargo-deb --version 3.8.0 --root "$tools"
 
 # --- the libraries -------------------------------------------------------------------------------------------------------
 

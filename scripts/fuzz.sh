@@ -4,6 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:$HOME/.cargo/bin
 
+mapfile -t all < <(sed -n 's/^path = "fuzz_targets\/\(.*\)\.rs"$/\1/p' fuzz/Cargo.toml | sort)
+
 usage() {
     cat <<'TEXT'
 usage: scripts/fuzz.sh [TARGET...] [--seconds N]
@@ -17,10 +19,9 @@ nothing is run, which is said, and the status is 0.
 
 Targets:
 TEXT
-    sed -n 's/^name = "\([a-z_]*\)"$/  \1/p' fuzz/Cargo.toml | sort
+    printf '  %s\n' "${all[@]}"
 }
 
-mapfile -t all < <(sed -n 's/^path = "fuzz_targets\/\(.*\)\.rs"$/\1/p' fuzz/Cargo.toml)
 seconds=30
 targets=()
 while [[ $# != 0 ]]; do
@@ -46,9 +47,8 @@ source scripts/nightly.sh
 nightly_or_leave 'the fuzz targets'
 
 tools=$built/tools
-if [[ ! -x $tools/bin/cargo-fuzz ]]; then
-    cargo install --quiet --locked cargo-fuzz --version 0.13.2 --root "$tools"
-fi
+# Built where this version of it is not there yet; cargo looks.
+cargo install --quiet --locked cargo-fuzz --version 0.13.2 --root "$tools"
 PATH=$tools/bin:$PATH
 
 fuzz() { # COMMAND TARGET [ARGUMENT...]: with what was built kept apart from everything else
@@ -80,12 +80,10 @@ fuzz build >"$built/fuzz/build.log" 2>&1 || { cat "$built/fuzz/build.log" >&2 &&
 lines=()
 for target in "${targets[@]}"; do
     log=$built/fuzz/$target.log
-    dictionary=()
-    [[ ! -e fuzz/dictionaries/$target ]] || dictionary=("-dict=fuzz/dictionaries/$target")
     printf 'fuzz: %s for %d s\n' "$target" "$seconds"
     # An input that takes 10 s or 2 GiB is a finding.
     if ! fuzz run "$target" "$corpus/$target" -- "-max_total_time=$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=8192 \
-        "-artifact_prefix=$built/fuzz/artifacts/$target/" -print_final_stats=1 "${dictionary[@]}" >"$log" 2>&1; then
+        "-artifact_prefix=$built/fuzz/artifacts/$target/" -print_final_stats=1 >"$log" 2>&1; then
         tail -n 60 "$log" >&2
         printf 'fuzz: %s found something: its input is below %s\n' "$target" "$built/fuzz/artifacts/$target" >&2
         exit 1

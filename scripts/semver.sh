@@ -17,11 +17,8 @@ if [[ -z $release ]]; then
     exit
 fi
 
-version=0.51.0
 tools=$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools
-if [[ $("$tools/bin/cargo-semver-checks" --version 2>/dev/null) != *"$version" ]]; then
-    cargo install --locked cargo-semver-checks --version "$version" --root "$tools" --target-dir "$tools/build"
-    rm -rf "$tools/build"
-fi
+# Built where this version of it is not there yet; cargo looks.
+cargo install --locked cargo-semver-checks --version 0.51.0 --root "$tools"
 # Without what cannot be documented here: hip-runtime-sys needs ROCm's headers, and candle's accelerators a toolkit.
 "$tools/bin/cargo-semver-checks" semver-checks -p ssm-update -p ssm-update-candle --baseline-rev "$release" --default-features

@@ -152,43 +152,43 @@ part_crate() {
     fresh crate
     local name=ssm-update-$version sysroot output
     sysroot=$(rustc --print sysroot)
-    mkdir -p "$root/work" "$root/opt/rust"
-    tar --extract --gzip --file "$dist/$name.crate" --directory "$root/work"
+    mkdir -p "$root/srv" "$root/opt/rust"
+    tar --extract --gzip --file "$dist/$name.crate" --directory "$root/srv"
     # Rust itself, without documentation and other targets.
     (cd "$sysroot" && tar --create bin/cargo bin/rustc lib/lib* lib/rustlib/x86_64-unknown-linux-gnu) | tar --extract --directory "$root/opt/rust"
     # What a person with a network does: everything that the crate's own Cargo.lock names, into one folder. Away from here, where
     # Cargo would take the crate for a part of this workspace.
-    mkdir -p "$root/work/.cargo"
+    mkdir -p "$root/srv/.cargo"
     vendored=$(mktemp -d)
     trap 'rm -rf "$vendored"' EXIT
     tar --extract --gzip --file "$dist/$name.crate" --directory "$vendored"
-    (cd "$vendored/$name" && cargo vendor --locked ../vendor) >"$root/work/.cargo/config.toml" 2>"$work/vendor.log" ||
+    (cd "$vendored/$name" && cargo vendor --locked ../vendor) >"$root/srv/.cargo/config.toml" 2>"$work/vendor.log" ||
         { cat "$work/vendor.log" >&2 && die 'cargo vendor failed'; }
-    mv "$vendored/vendor" "$root/work/"
-    sed -i 's|^directory = .*|directory = "/work/vendor"|' "$root/work/.cargo/config.toml"
+    mv "$vendored/vendor" "$root/srv/"
+    sed -i 's|^directory = .*|directory = "/srv/vendor"|' "$root/srv/.cargo/config.toml"
 
     # The example of the front page, as a program of somebody's.
-    mkdir -p "$root/work/program/src"
+    mkdir -p "$root/srv/program/src"
     printf '[package]\nname = "program"\nversion = "0.0.0"\nedition = "2024"\n[dependencies]\nssm-update = { path = "../%s" }\n' "$name" \
-        >"$root/work/program/Cargo.toml"
-    cp "$root/work/$name/Cargo.lock" "$root/work/program/"
+        >"$root/srv/program/Cargo.toml"
+    cp "$root/srv/$name/Cargo.lock" "$root/srv/program/"
     {
         printf 'fn main() -> Result<(), Box<dyn std::error::Error>> {\n'
         # The blocks without a language are Rust.
         awk '/^\/\/! ```/ { code = fence ? 0 : $0 == "//! ```"; fence = !fence; next } code { sub(/^\/\/! ?/, ""); print }' \
-            "$root/work/$name/src/lib.rs" | sed '/^# Ok::/d'
+            "$root/srv/$name/src/lib.rs" | sed '/^# Ok::/d'
         # shellcheck disable=SC2016 # Rust
         printf '    for port in SSM_PORTS {\n        let opens = (port.open)().map(|kernel| kernel.describe()).unwrap_or_else(|why| why.to_string());\n'
         printf '        println!("{}: {opens}", port.name);\n    }\n    Ok(())\n}\n'
-    } >"$root/work/program/src/main.rs"
+    } >"$root/srv/program/src/main.rs"
 
     say 'building a program on the source crate, without network and HIP compiler'
     inside sh -ec '! command -v hipcc && ! command -v clang' >/dev/null || die 'the root has a compiler of the HIP kernel'
-    output=$(inside PATH=/opt/rust/bin:/usr/bin:/bin sh -ec 'cd /work/program && cargo build --release --offline -vv 2>&1') ||
+    output=$(inside PATH=/opt/rust/bin:/usr/bin:/bin sh -ec 'cd /srv/program && cargo build --release --offline -vv 2>&1') ||
         { printf '%s\n' "$output" | tail -n 30 && die 'the source crate does not build'; }
     grep -o 'no compiler for the HIP kernel was found\|the binaries of prebuilt/ are taken, for [a-z0-9, ]* alone' <<<"$output" | sort -u
     grep -q 'the binaries of prebuilt/ are taken' <<<"$output" || die 'the build does not say that it took the binaries of prebuilt/'
-    output=$(inside /work/program/target/release/program)
+    output=$(inside /srv/program/target/release/program)
     printf '%s\n' "$output"
     grep -q '^computed by cpu$' <<<"$output" || die 'the program did not compute on the processor'
 }

@@ -15,11 +15,12 @@ debootstrap makes once, without a network but for the installation of Debian's o
   archive    the binary archive, its checksums, the same examples against it, moved to another folder, shared and static
   crate      the source crate with its vendored dependencies and a copy of this machine's Rust: a program on it, built without a
              network and without a compiler of the HIP kernel, and run
+  sbom       the archive's list of what is in the binary, against CycloneDX's schema, which a Python package brings
   docs       rustdoc as docs.rs calls it, on this machine
   twice      make dist in two clones in different folders: the same bytes (long: two whole builds)
 
-Without names: deb, archive, crate and docs. Needs root, debootstrap and chroot for all but docs and twice; where they are missing, a
-line says what was not run.
+Without names: all but twice. The first three need root, debootstrap and chroot, and sbom that Python package (fetched on the first use);
+where they are missing, a line says what was not run.
 
 Exit status: 0 passed, or not run for a reason that was printed; 1 failed; 2 wrong arguments.
 TEXT
@@ -36,11 +37,11 @@ while [[ $# != 0 ]]; do
             shift 2
             ;;
         -h | --help) usage && exit ;;
-        deb | archive | crate | docs | twice) parts+=("$1") && shift ;;
+        deb | archive | crate | docs | sbom | twice) parts+=("$1") && shift ;;
         *) usage >&2 && exit 2 ;;
     esac
 done
-[[ ${#parts[@]} != 0 ]] || parts=(deb archive crate docs)
+[[ ${#parts[@]} != 0 ]] || parts=(deb archive crate sbom docs)
 
 die() { printf 'verify-dist: %s\n' "$*" >&2 && exit 1; }
 say() { printf -- '--- %s\n' "$*"; }
@@ -193,6 +194,21 @@ part_crate() {
     grep -q '^computed by cpu$' <<<"$output" || die 'the program did not compute on the processor'
 }
 
+# The schema's keeper publishes it with a program that reads it. Kept between runs.
+python=$work/cyclonedx/bin/python
+no_validator() {
+    [[ ! -e $work/cyclonedx/complete ]] || return 0
+    { rm -rf "$work/cyclonedx" && python3 -m venv "$work/cyclonedx" &&
+        "$python" -m pip install --quiet 'cyclonedx-python-lib[json-validation]==11.12.0' &&
+        touch "$work/cyclonedx/complete"; } >"$work/pip.log" 2>&1 || echo "the validator of CycloneDX could not be fetched: $(tail -n 1 "$work/pip.log")"
+}
+
+part_sbom() {
+    local list=share/doc/ssm_update/ssm_update.cdx.json
+    tar --extract --gzip --file "$dist/$archive.tar.gz" --directory "$work" "$archive/$list"
+    "$python" scripts/dist/check_sbom.py "$work/$archive/$list"
+}
+
 part_docs() {
     local package told
     for package in ssm-update ssm-update-candle; do
@@ -226,14 +242,23 @@ part_twice() {
     printf '%s\n' "$first"
 }
 
+# Why a part cannot be had here; nothing where it can.
+lacking() { # PART
+    case $1 in
+        deb | archive | crate) no_root ;;
+        sbom) no_validator ;;
+        docs | twice) ;;
+    esac
+}
+
 mkdir -p "$work"
-reason=$(no_root)
 [[ -e $dist/SHA256SUMS || ${parts[*]} == docs || ${parts[*]} == twice ]] || die "there is no $dist/SHA256SUMS; run: make dist"
 [[ ! -e $dist/SHA256SUMS ]] || (cd "$dist" && sha256sum --check --quiet SHA256SUMS)
 ran=0 left=0
 for part in "${parts[@]}"; do
     printf '\n=== %s\n' "$part"
-    if [[ -n $reason && $part != docs && $part != twice ]]; then
+    reason=$(lacking "$part")
+    if [[ -n $reason ]]; then
         printf 'NOT RUN: %s\n' "$reason"
         left=$((left + 1))
         continue

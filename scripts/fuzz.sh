@@ -76,6 +76,7 @@ seed logit_trace "${traces[@]}"
 
 # --- runs -----------------------------------------------------------------------------------------------------------------------------
 
+printf 'fuzz: building (some 15 minutes the first time); log: %s\n' "$built/fuzz/build.log"
 fuzz build >"$built/fuzz/build.log" 2>&1 || { cat "$built/fuzz/build.log" >&2 && exit 1; }
 lines=()
 for target in "${targets[@]}"; do

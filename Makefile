@@ -58,7 +58,7 @@ fuzz: ## Look for inputs that break something, 30 s a target; nightly Rust (ARGS
 	@bash scripts/fuzz.sh $(ARGS)
 
 .PHONY: sanitize
-sanitize: ## Run the unsafe and the shared parts under address and thread sanitizer; nightly Rust (ARGS="--help" says more)
+sanitize: ## Run the unsafe and the shared parts under address and thread sanitizer and Miri; nightly Rust (ARGS="--help" says more)
 	@bash scripts/setup.sh build
 	@bash scripts/sanitize.sh $(ARGS)
 

@@ -1,20 +1,24 @@
 #!/usr/bin/env bash
-# The unsafe parts under AddressSanitizer with the checks of undefined behaviour, and what threads share under ThreadSanitizer.
+# The unsafe parts under AddressSanitizer with the checks of undefined behaviour, what threads share under ThreadSanitizer, and the way from
+# borrows to raw pointers and through the CPU port under Miri.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:$HOME/.cargo/bin
 
 usage() {
     cat <<'TEXT'
-usage: scripts/sanitize.sh [address | thread]...
+usage: scripts/sanitize.sh [address | thread | miri]...
 
 address  the tests of the drivers, the CPU port, the host level, the C interface and the simulator, with AddressSanitizer (LeakSanitizer
          included), and with what rustc can check of undefined behaviour: preconditions of unsafe functions of the standard library
          (ub-checks), debug assertions and overflow
 thread   launches at once, ports opened and closed at once, and the folder of compiled kernels, with ThreadSanitizer; needs the sources
          of the standard library (rustup component add rust-src --toolchain nightly)
+miri     the host level, every way of handing over a step, and the CPU port's vector and portable code with one thread and with several, in
+         Miri, which knows what each borrow permits; without the drivers' ports, whose libraries it cannot call; needs its component
+         (rustup component add miri rust-src --toolchain nightly)
 
-Both where none is named. Needs nightly Rust (rustup toolchain install nightly): without it nothing is run, which is said, and the
+All where none is named. Needs nightly Rust (rustup toolchain install nightly): without it nothing is run, which is said, and the
 status is 0. Builds below target/sanitize.
 TEXT
 }
@@ -23,17 +27,19 @@ kinds=()
 for kind in "$@"; do
     case $kind in
         -h | --help) usage && exit ;;
-        address | thread) kinds+=("$kind") ;;
+        address | thread | miri) kinds+=("$kind") ;;
         *) printf 'no such kind: %s\n' "$kind" >&2 && usage >&2 && exit 2 ;;
     esac
 done
-[[ ${#kinds[@]} != 0 ]] || kinds=(address thread)
+[[ ${#kinds[@]} != 0 ]] || kinds=(address thread miri)
 
 source scripts/nightly.sh
 nightly_or_leave 'the sanitizers'
 
 built=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 target=$(rustc -vV | sed -n 's/^host: //p')
+
+has_library_sources() { [[ -e $(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock ]]; }
 
 # With --target the flags are for what is tested, and not for build scripts and procedural macros.
 tests() { # KIND PACKAGE [ARGUMENT...]
@@ -62,13 +68,29 @@ run_address() {
 run_thread() {
     # Only with Rust's own library made for it, too: of locks that are taken inside of the one that rustup has, ThreadSanitizer sees nothing,
     # and takes everything under them for races.
-    if [[ ! -e $(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock ]]; then
+    if ! has_library_sources; then
         echo 'NOT RUN: it needs the sources of the standard library: rustup component add rust-src --toolchain nightly'
         return
     fi
     local -x RUSTFLAGS="-Zsanitizer=thread $checks"
     local -x TSAN_OPTIONS=second_deadlock_stack=1
     tests thread ssm-update -Zbuild-std --test=threads
+}
+
+run_miri() {
+    if ! has_library_sources || ! cargo +nightly miri --version >/dev/null 2>&1; then
+        echo 'NOT RUN: it needs Miri: rustup component add miri rust-src --toolchain nightly'
+        return
+    fi
+    # Files and clocks are the machine's. Borrows as trees: crossbeam, below rayon, is not made for the older rules, makes pointers of numbers,
+    # and rayon's own threads outlive the program.
+    local -x MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri-ignore-leaks'
+    local miri=(cargo +nightly miri test --quiet --locked -p ssm-update --no-default-features)
+    local -x CARGO_TARGET_DIR=$built/sanitize/miri RUSTFLAGS=''
+    # Not all bit patterns of bf16, which are minutes of safe code, nor the large state, which is for what follows.
+    "${miri[@]}" --lib --test=borrows -- --skip bf16_rounds_as_half_does --skip pieces_of_one_launch_do_not_meet
+    # Programs are told that the processor has what they were compiled for. Miri knows AVX2, and not AVX-512.
+    [[ $target != x86_64-* ]] || RUSTFLAGS='-Ctarget-feature=+avx2,+fma,+f16c' "${miri[@]}" --test=borrows
 }
 
 for kind in "${kinds[@]}"; do

@@ -31,7 +31,7 @@ steps=(
 # What takes longer and needs nightly Rust: for `make test-all`, and by name.
 longer=(
     'fuzz        30 s of each fuzz target find nothing'
-    'sanitized   the unsafe parts and the shared ones under address and thread sanitizer'
+    'sanitized   the unsafe parts and the shared ones under address and thread sanitizer and Miri'
 )
 
 step_format() { cargo fmt --all --check; }

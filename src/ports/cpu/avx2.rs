@@ -27,9 +27,12 @@ pub(super) unsafe fn sums(v: [__m256; GROUP]) -> [f32; GROUP] {
 }
 
 /// Asks for a cache line for writing. By hand, since the intrinsic asks for reading unless the target has a feature for it;
-/// every x86-64 processor takes the instruction, older ones as a hint without effect.
+/// every x86-64 processor takes the instruction, older ones as a hint without effect. Miri has no inline assembly.
 #[inline(always)]
 pub(super) fn prefetch_write(at: *const u8) {
+    if cfg!(miri) {
+        return;
+    }
     // SAFETY: a prefetch never faults and changes nothing that a program can see.
     unsafe { asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) }
 }

@@ -71,8 +71,11 @@ class Broken(Exception):
 
 def read_table(path):
     """A table whose every entry has what it needs."""
-    with open(path, "rb") as file:
-        table = tomllib.load(file)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        there = ", ".join(str(one.relative_to(ROOT)) for one in sorted(TABLES.glob("*.toml")))
+        raise Broken(f"{path}: {error}; a table is expected, such as those of this repository: {there}") from None
     unknown = table.keys() - {"package", "order", "skip", "build", "environment", "mutant"}
     if unknown or "package" not in table or not table.get("mutant"):
         raise Broken(f"{path}: needs `package` and [[mutant]] entries; unknown keys: {sorted(unknown) or 'none'}")

@@ -11,7 +11,8 @@ usage: scripts/verify-dist.sh [--dist FOLDER] [PART...]
 Checks the files that `make dist` made, in FOLDER (target/dist unless told). Each part works in a copy of a Debian 12 root that
 debootstrap makes once, without a network but for the installation of Debian's own packages:
 
-  deb        both Debian packages installed by apt; the examples that come with them, built by pkg-config and by CMake, and run; removed again
+  deb        both Debian packages installed by apt; the examples that come with them, built by pkg-config and by CMake, and run on the CPU
+             and then, with its code objects, on the simulated GPU of this repository; removed again
   archive    the binary archive, its checksums, the same examples against it, moved to another folder, shared and static
   crate      the source crate with its vendored dependencies and a copy of this machine's Rust: a program on it, built without a
              network and without a compiler of the HIP kernel, and run
@@ -96,6 +97,10 @@ check_step() { # OUTPUT
     grep -q '^  cpu  *opens$' <<<"$1" || die "the port cpu does not open: $1"
 }
 
+# Stands in for the HIP runtime. Built here, where the sources are.
+simulator=$target/release/libhip_sim.so
+build_simulator() { cargo build -p hip-sim --release --locked; }
+
 # The examples, from a folder in the root, by CMake and by pkg-config.
 examples() { # FOLDER CMAKE_PREFIX PKG_CONFIG_PATH LD_LIBRARY_PATH
     local output package
@@ -107,6 +112,15 @@ examples() { # FOLDER CMAKE_PREFIX PKG_CONFIG_PATH LD_LIBRARY_PATH
         printf '%s\n' "$output"
         check_step "$output"
     done
+    # The only thing of the project that was not installed, and only from here on.
+    install -m 644 "$simulator" "$root/tmp/libhip_sim.so"
+    for package in shared static; do
+        say "built by CMake, $package: step rocm and stream, on a simulated GPU"
+        output=$(inside SSM_UPDATE_HIP_LIBRARY=/tmp/libhip_sim.so /tmp/build/step-$package rocm)
+        grep '^taken: rocm' <<<"$output" || die "the port rocm is not taken: $output"
+        inside SSM_UPDATE_HIP_LIBRARY=/tmp/libhip_sim.so /tmp/build/stream-$package /tmp/libhip_sim.so
+    done
+    rm "$root/tmp/libhip_sim.so"
     for package in ssm_update ssm_update-static; do
         # shellcheck disable=SC2016 # for the shell in the root
         inside PKG_CONFIG_PATH="$3" sh -ec 'cc -std=c11 -O1 -Wall -Wextra -Werror "$1/step.c" $(pkg-config --cflags --libs "$2") -lm -o /tmp/"$2"' \
@@ -122,6 +136,7 @@ examples() { # FOLDER CMAKE_PREFIX PKG_CONFIG_PATH LD_LIBRARY_PATH
 # --- parts ---------------------------------------------------------------------------------------------------------------
 
 part_deb() {
+    build_simulator
     fresh deb
     mkdir "$root/tmp/dist" && cp "$dist"/*.deb "$root/tmp/dist/"
     inside sh -ec 'apt-get install -y --no-install-recommends /tmp/dist/*.deb' >"$work/apt.log" 2>&1 ||
@@ -141,6 +156,7 @@ part_deb() {
 }
 
 part_archive() {
+    build_simulator
     fresh archive
     mkdir "$root/opt/elsewhere"
     tar --extract --gzip --file "$dist/$archive.tar.gz" --directory "$root/opt/elsewhere"

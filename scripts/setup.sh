@@ -122,7 +122,7 @@ for version in 19 22; do
     if kernel_compiler "$version"; then
         found=$((found + 1))
     else
-        say "clang $version could not be installed (packages ${packages[*]}): the checks that need it are not run"
+        say "clang $version could not be installed (packages ${packages[*]}; Debian 12 has 22 in bookworm-security): the checks that need it are not run"
     fi
 done
 if [[ $found == 0 ]]; then

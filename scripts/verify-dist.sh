@@ -97,10 +97,6 @@ check_step() { # OUTPUT
     grep -q '^  cpu  *opens$' <<<"$1" || die "the port cpu does not open: $1"
 }
 
-# Stands in for the HIP runtime. Built here, where the sources are.
-simulator=$target/release/libhip_sim.so
-build_simulator() { cargo build -p hip-sim --release --locked; }
-
 # The examples, from a folder in the root, by CMake and by pkg-config.
 examples() { # FOLDER CMAKE_PREFIX PKG_CONFIG_PATH LD_LIBRARY_PATH
     local output package
@@ -112,8 +108,9 @@ examples() { # FOLDER CMAKE_PREFIX PKG_CONFIG_PATH LD_LIBRARY_PATH
         printf '%s\n' "$output"
         check_step "$output"
     done
-    # The only thing of the project that was not installed, and only from here on.
-    install -m 644 "$simulator" "$root/tmp/libhip_sim.so"
+    # Stands in for the HIP runtime: the only thing of the project that was not installed, and only from here on. Built where the sources are.
+    cargo build -p hip-sim --release --locked
+    install -m 644 "$target/release/libhip_sim.so" "$root/tmp/"
     for package in shared static; do
         say "built by CMake, $package: step rocm and stream, on a simulated GPU"
         output=$(inside SSM_UPDATE_HIP_LIBRARY=/tmp/libhip_sim.so /tmp/build/step-$package rocm)
@@ -136,7 +133,6 @@ examples() { # FOLDER CMAKE_PREFIX PKG_CONFIG_PATH LD_LIBRARY_PATH
 # --- parts ---------------------------------------------------------------------------------------------------------------
 
 part_deb() {
-    build_simulator
     fresh deb
     mkdir "$root/tmp/dist" && cp "$dist"/*.deb "$root/tmp/dist/"
     inside sh -ec 'apt-get install -y --no-install-recommends /tmp/dist/*.deb' >"$work/apt.log" 2>&1 ||
@@ -156,7 +152,6 @@ part_deb() {
 }
 
 part_archive() {
-    build_simulator
     fresh archive
     mkdir "$root/opt/elsewhere"
     tar --extract --gzip --file "$dist/$archive.tar.gz" --directory "$root/opt/elsewhere"
@@ -213,10 +208,11 @@ part_crate() {
 # The schema's keeper publishes it with a program that reads it. Kept between runs.
 python=$work/cyclonedx/bin/python
 no_validator() {
-    [[ ! -e $work/cyclonedx/complete ]] || return 0
-    { rm -rf "$work/cyclonedx" && python3 -m venv "$work/cyclonedx" &&
-        "$python" -m pip install --quiet 'cyclonedx-python-lib[json-validation]==11.12.0' &&
-        touch "$work/cyclonedx/complete"; } >"$work/pip.log" 2>&1 || echo "the validator of CycloneDX could not be fetched: $(tail -n 1 "$work/pip.log")"
+    local package='cyclonedx-python-lib[json-validation]==11.12.0'
+    [[ ! -e $work/cyclonedx/complete || $(<"$work/cyclonedx/complete") != "$package" ]] || return 0
+    { rm -rf "$work/cyclonedx" && python3 -m venv "$work/cyclonedx" && "$python" -m pip install --quiet "$package" &&
+        printf '%s' "$package" >"$work/cyclonedx/complete"; } >"$work/pip.log" 2>&1 ||
+        echo "the validator of CycloneDX could not be fetched: $(tail -n 1 "$work/pip.log")"
 }
 
 part_sbom() {

@@ -26,7 +26,7 @@ pub fn check_fixture(fixture: &Fixture) -> Result<(), String> {
             let outcome = run_checked(&*subject.kernel, fixture, level).map_err(told)?;
             match first_of_group.iter().find(|(group, _)| *group == subject.group) {
                 Some((_, first)) => {
-                    if !outcome.y.same_bits(&first.y) || !outcome.state_after().same_bits(first.state_after()) {
+                    if !outcome.same_results(first) {
                         return Err(told("not the bits of the first run in its group".to_owned()));
                     }
                 }

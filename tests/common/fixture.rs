@@ -193,6 +193,11 @@ impl Fixture {
         self.state_out.as_ref().unwrap_or(&self.state_in)
     }
 
+    /// Whether another run wrote the same bits.
+    pub fn same_results(&self, other: &Self) -> bool {
+        self.y.same_bits(&other.y) && self.state_after().same_bits(other.state_after())
+    }
+
     /// Every tensor there is, named as in `Pointers`.
     fn tensors(&self) -> [(&'static str, Option<&Buffer>); 11] {
         [
